@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.eager import ENSEMBLE, Stream, eager
-from benchmarks.rows import Row, at_most, faster, median_cpu_us
+from benchmarks.rows import Row, at_most, below, faster, median_cpu_us
 from benchmarks.strict import StrictAreba
 from producers.datasets import DataSet, load
 from producers.synthetic import SyntheticSpec, synthetic
@@ -98,6 +98,21 @@ def against_strict(stream: Stream, warm: int, steps: int, repetitions: int) -> t
         return reference(start, start + steps)
 
     return median_cpu_us(run_ours, repetitions), median_cpu_us(run_strict, repetitions)
+
+
+def relay(stream: Stream, most_us: float) -> Row:
+    """Measure RELAY with its defaults when both of its queues have grown; it has no counterpart in eager Torch."""
+    features = stream.examples.shape[1]
+    learner = build("relay", LearnerSettings(method="relay"), features, bytes(32))
+    learn(learner, stream, 0, 10_000)
+    position = iter(range(10_000, len(stream.labels), 5_000))
+
+    def run() -> int:
+        start = next(position)
+        learn(learner, stream, start, start + 5_000)
+        return 5_000
+
+    return below(f"predict and learn, RELAY: {stream.name}", features, median_cpu_us(run, 9), "us", most_us)
 
 
 def converged(stream: Stream) -> tuple[float, float]:
@@ -211,7 +226,8 @@ def rows() -> list[Row]:
         at_most(f"{plain}: {stream.name}", stream.examples.shape[1], *against_strict(stream, 5_000, 5_000, 9), 1.25)
         for stream in (sine, fraud)
     ]
-    return [*small, *strict, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
+    replays = [relay(sine, 3.0), relay(fraud, 6.0)]
+    return [*small, *strict, *replays, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
 
 
 def late(sine: Stream, fraud: Stream) -> list[Row]:

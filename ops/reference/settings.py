@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.reference.text import sentence, table
-from stream_app.config import MAX_HELD, METHOD_SETTINGS, Config
+from stream_app.config import MAX_HELD, METHOD_SETTINGS, Config, has_setting
 
 VARIABLES = {
     "AREBA__SECTION__KEY": "Overrides `section.key` of the configuration file (`AREBA_SECTION__KEY` works, too). In "
@@ -136,7 +136,9 @@ def _learner_settings(definitions: Mapping[str, Any]) -> Iterator[str]:
     rows = []
     for key, field in definition["properties"].items():
         having = [f"`{method}`" for method, own in METHOD_SETTINGS.items() if key in own]
-        methods = "your own" if key == "options" else ", ".join(having) or "all"
+        lacking = [f"`{method}`" for method in METHOD_SETTINGS if not has_setting(method, key)]
+        every = f"all but {', '.join(lacking)}" if lacking else "all"
+        methods = "your own" if key == "options" else ", ".join(having) or every
         default = _default(field["default"]) if "default" in field else "`{}`" if key == "options" else "required"
         rows.append((f"`{key}`", default, _values(field), methods, sentence(meanings.get(key, ""))))
     yield from table(("setting", "default", "values", "methods", "meaning"), rows)

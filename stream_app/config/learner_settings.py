@@ -28,9 +28,13 @@ METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "oob": ("ensemble_size", "theta"),
         "uob": ("ensemble_size", "theta"),
         "oob_single": ("theta",),
+        "relay": ("replay_per_class",),
     }
 )
 """The learning methods, each with the settings that not every method has."""
+
+_DECIDED: Mapping[str, frozenset[str]] = MappingProxyType({"relay": frozenset({"learning_rate", "l2", "scaler"})})
+"""The settings of all other methods that a method decides itself."""
 
 _SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
 
@@ -45,6 +49,7 @@ OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Budget: TypeAlias = Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)]
 Theta: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
+ReplayPerClass: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
 Window: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
 Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
 CostInterval: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000_000)]
@@ -66,7 +71,7 @@ def has_setting(method: str, name: str) -> bool:
     """Say whether learners of this method have the setting."""
     if is_own(method):
         return name in _OWN_HAVE
-    if name == "options":
+    if name == "options" or name in _DECIDED.get(method, ()):
         return False
     return name not in _SOME_HAVE or method not in METHOD_SETTINGS or name in METHOD_SETTINGS[method]
 
@@ -75,15 +80,15 @@ def no_such_setting(method: str, name: str) -> str:
     """Return the line that says that learners of this method do not have the setting."""
     if is_own(method):
         return "a learner of your own has no setting but options"
-    having = [of for of, own in METHOD_SETTINGS.items() if name in own] or ["learners of your own"]
+    having = [of for of in METHODS if has_setting(of, name)] or ["learners of your own"]
     return f"the method {method} has no such setting (it belongs to {', '.join(having)})"
 
 
 class LearnerSettings(Settings):
     """One learner: a method and its hyper-parameters, named as in the AREBA paper (Malialis et al., TNNLS 2020).
 
-    A method has the settings that `METHOD_SETTINGS` lists for it, and all from `learning_rate` to `network`. Any other
-    setting is refused.
+    A method has the settings that `METHOD_SETTINGS` lists for it, and all from `learning_rate` to `network`; RELAY
+    decides `learning_rate`, `l2` and `scaler` itself. Any other setting is refused.
 
     Attributes:
         method: One of `METHODS`, or `package.module:Class`: a user's own learner, which has `options` and no other.
@@ -94,6 +99,7 @@ class LearnerSettings(Settings):
         largest_cost: Upper bound on a cost.
         cost_interval_labels: Number of labels between two changes of the costs.
         ensemble_size: Number of networks in the ensemble.
+        replay_per_class: The most examples of each class that RELAY keeps and draws from.
         learning_rate: Step size of Adam.
         hidden: Number of units of each hidden layer.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
@@ -112,6 +118,7 @@ class LearnerSettings(Settings):
     largest_cost: Cost = 50.0
     cost_interval_labels: CostInterval = 250
     ensemble_size: EnsembleSize = 20
+    replay_per_class: ReplayPerClass = 500
     learning_rate: LearningRate = 0.01
     hidden: Hidden = (8,)
     l2: Penalty = 0.0
@@ -158,6 +165,7 @@ class LearnerOverrides(Settings):
     largest_cost: Cost | None = None
     cost_interval_labels: CostInterval | None = None
     ensemble_size: EnsembleSize | None = None
+    replay_per_class: ReplayPerClass | None = None
     learning_rate: LearningRate | None = None
     hidden: Hidden | None = None
     l2: Penalty | None = None

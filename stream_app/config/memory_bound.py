@@ -9,7 +9,8 @@ the bounds on pending, waiting and closed, R records in a batch, and B bytes of 
              + B + 300 W + 20,000 + its learners
     B        = the lesser of W x the largest record of the topic, and join.max_waiting_bytes_per_stream
     learner  = 16 x parameters x networks                   weights, two moments, gradient: float32
-             + r (4 d + 100)                                r rows: 2 B for AREBA, B for QBR, W for Sliding, else 1
+             + r (4 d + 100)                                r rows: 2 B for AREBA, B for QBR, W for Sliding,
+                                                            2 x replay_per_class for RELAY, else 1
              + 8 (r + 16) x (units of each layer + 64)      scratch
     snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
 
@@ -38,6 +39,8 @@ LABEL_BYTES = 300
 """A waiting label as Python objects, beside what its key, value and headers hold."""
 STREAM_BYTES = 20_000
 """What every stream takes: the histogram of delays, above all."""
+RELAY_NETWORKS = 5
+"""RELAY's network and challenger, the average of each, and the first weights."""
 PROCESS_BYTES = 250 << 20
 """Python, Numba, the Kafka client: a worker without streams, measured."""
 PRODUCER_KBYTES, CONSUMER_KBYTES = 262_144, 16_384
@@ -110,12 +113,24 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     )
 
 
+def _rows(learner: LearnerSettings) -> int:
+    """Return the most examples that a learner keeps."""
+    kept = {
+        "areba": 2 * learner.budget,
+        "qbr": learner.budget,
+        "sliding": learner.window,
+        "relay": 2 * learner.replay_per_class,
+    }
+    return kept.get(learner.method, 1)
+
+
 def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
     if is_own(learner.method):
         return 0
     sizes = (row_bytes // 4, *learner.hidden, 1)
     parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
-    rows = {"areba": 2 * learner.budget, "qbr": learner.budget, "sliding": learner.window}.get(learner.method, 1)
-    networks = learner.ensemble_size if "ensemble_size" in METHOD_SETTINGS.get(learner.method, ()) else 1
+    rows = _rows(learner)
+    networks = RELAY_NETWORKS if learner.method == "relay" else 1
+    networks = learner.ensemble_size if "ensemble_size" in METHOD_SETTINGS.get(learner.method, ()) else networks
     scratch = 8 * (max(rows, networks) + 16) * sum(units + 64 for units in sizes[1:])
     return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch

@@ -26,6 +26,7 @@ from stream_app.learners.method_state import (
     OOB,
     POSITIVE,
     QBR,
+    RELAY,
     SLIDING,
     MethodState,
     MethodStateView,
@@ -35,12 +36,23 @@ from stream_app.learners.methods.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.methods.areba import admit_areba, correct_areba
 from stream_app.learners.methods.oob import admit_oob
 from stream_app.learners.methods.qbr import admit_qbr, correct_qbr
+from stream_app.learners.methods.relay import (
+    AVERAGE,
+    admit_relay,
+    correct_relay,
+    learn_relay,
+    next_batch,
+    predict_relay,
+    prepare_relay,
+    standardise_slot,
+)
 from stream_app.learners.methods.sliding import admit_sliding, correct_sliding
 from stream_app.learners.methods.uob import admit_uob
 from stream_app.learners.networks.dense_networks import (
     NETWORKS_FIELDS,
     ZERO,
     DenseNetworks,
+    DenseNetworksView,
     networks_fields,
     view_of_networks,
 )
@@ -120,6 +132,26 @@ def _admit(state: MethodStateView, scaler: ScalerView, slot: int, label: int) ->
     return admit_uob(state, scaler, slot, label)
 
 
+@inlined
+def _predict(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int) -> None:
+    """Put the P(class 1) of the networks that vote into the method's scores."""
+    if state.kind == RELAY:
+        predict_relay(state, scaler, networks, slot)
+    else:
+        scale(scaler, slot)
+        predict(networks, scaler.seen, slot * scaler.width, state.scores)
+
+
+@inlined
+def _learn(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int) -> int:
+    """Learn a labelled example; return how many steps the networks took."""
+    if state.kind == RELAY:
+        return learn_relay(state, scaler, networks, slot, label)
+    count = _admit(state, scaler, slot, label)
+    source = state.examples if state.rows > 0 else scaler.seen
+    return learn(networks, source, state.starts, state.targets, count, state.weight[0], state.steps)
+
+
 @compiled
 def _correct(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
     """Let the method change the class of an example that it keeps; most methods keep none."""
@@ -129,11 +161,19 @@ def _correct(state: MethodStateView, scaler: ScalerView, slot: int, label: int) 
         correct_qbr(state, scaler, slot, label)
     elif state.kind == SLIDING:
         correct_sliding(state, scaler, slot, label)
+    elif state.kind == RELAY:
+        correct_relay(state, scaler, slot, label)
 
 
 @inlined
-def _vote(scores: Pointer, networks: int) -> tuple[np.float32, int]:
-    """Return the mean of the networks' P(class 1), and the class of most networks; on a tie, the first network's."""
+def _vote(state: MethodStateView) -> tuple[np.float32, int]:
+    """Return the mean of the networks' P(class 1), and the class of most networks; on a tie, the first network's.
+
+    Of RELAY's networks, one decides alone.
+    """
+    scores, networks = state.scores, state.networks
+    if state.kind == RELAY:
+        return scores[AVERAGE], 1 if scores[AVERAGE] > _HALF else 0
     first = 1 if scores[0] > _HALF else 0
     if networks == 1:
         return scores[0], first
@@ -152,7 +192,7 @@ def _report(state: MethodStateView, updates: int, reports: Pointer, at: int) -> 
     reports[at] = updates
     for label in (POSITIVE, NEGATIVE):
         reports[at + 2 - label] = state.sizes[label]
-    if state.kind in (AREBA, QBR):
+    if state.kind in (AREBA, QBR, RELAY):
         for label in (POSITIVE, NEGATIVE):
             reports[at + 4 - label] = state.lengths[label]
             reports[at + 6 - label] = state.capacities[label]
@@ -193,17 +233,14 @@ def run_part(
         slot = buffers.slots[k]
         buffers.versions[k] = updates
         if buffers.codes[k] == Operation.PREDICT:
-            scale(scaler, slot)
-            predict(networks, scaler.seen, slot * scaler.width, state.scores)
-            buffers.scores[k], buffers.classes[k] = _vote(state.scores, state.networks)
+            _predict(state, scaler, networks, slot)
+            buffers.scores[k], buffers.classes[k] = _vote(state)
             if keep:
                 buffers.kept_scores[slot], buffers.kept_classes[slot] = buffers.scores[k], buffers.classes[k]
         elif buffers.codes[k] == Operation.LEARN:
             if keep:
                 buffers.scores[k], buffers.classes[k] = buffers.kept_scores[slot], buffers.kept_classes[slot]
-            count = _admit(state, scaler, slot, buffers.labels[k])
-            source = state.examples if state.rows > 0 else scaler.seen
-            updates += learn(networks, source, state.starts, state.targets, count, state.weight[0], state.steps)
+            updates += _learn(state, scaler, networks, slot, buffers.labels[k])
         elif buffers.codes[k] == Operation.CORRECT:
             _correct(state, scaler, slot, buffers.labels[k])
         else:
@@ -223,17 +260,46 @@ def run(learner: int, buffers: int, operations: int) -> None:
 
 
 @compiled
-def scale_slot(learner: int, buffers: int, slot: int) -> None:
-    """Scale the features of a slot."""
-    scale(view_of_scaler(longs_at(learner), buffers_at(longs_at(buffers))), slot)
+def prepare(learner: int, buffers: int, slot: int) -> None:
+    """Prepare the example of a slot for its prediction: scale it, or let the method standardise it."""
+    descriptor = longs_at(learner)
+    scaler = view_of_scaler(descriptor, buffers_at(longs_at(buffers)))
+    state = view_of_method_state(offset_pointer(descriptor, _STATE))
+    if state.kind == RELAY:
+        prepare_relay(state, scaler, slot)
+    else:
+        scale(scaler, slot)
+
+
+@compiled
+def prepare_label(learner: int, buffers: int, slot: int) -> None:
+    """Let a method that predicts an example again before it learns it standardise the example of a slot."""
+    descriptor = longs_at(learner)
+    scaler = view_of_scaler(descriptor, buffers_at(longs_at(buffers)))
+    standardise_slot(view_of_method_state(offset_pointer(descriptor, _STATE)), scaler, slot)
 
 
 @compiled
 def admit(learner: int, buffers: int, slot: int, label: int) -> int:
     """Take the example of a slot in; return how many examples the next step in the method's state has."""
     descriptor = longs_at(learner)
+    scaler = view_of_scaler(descriptor, buffers_at(longs_at(buffers)))
     state = view_of_method_state(offset_pointer(descriptor, _STATE))
-    return _admit(state, view_of_scaler(descriptor, buffers_at(longs_at(buffers))), slot, label)
+    if state.kind == RELAY:
+        networks = view_of_networks(offset_pointer(descriptor, _NETWORKS))
+        admit_relay(state, scaler, networks, slot, label)
+        return next_batch(state, networks, label)
+    return _admit(state, scaler, slot, label)
+
+
+@compiled
+def admit_again(learner: int) -> int:
+    """Prepare one more step on the label that was admitted; return its examples, 0 if there is none."""
+    descriptor = longs_at(learner)
+    state = view_of_method_state(offset_pointer(descriptor, _STATE))
+    if state.kind == RELAY:
+        return next_batch(state, view_of_networks(offset_pointer(descriptor, _NETWORKS)), -1)
+    return 0
 
 
 @compiled
@@ -248,7 +314,7 @@ def correct(learner: int, buffers: int, slot: int, label: int) -> None:
 def vote(learner: int) -> tuple[np.float32, int]:
     """Return P(class 1) and the class, from the scores in the method's state."""
     state = view_of_method_state(offset_pointer(longs_at(learner), _STATE))
-    return _vote(state.scores, state.networks)
+    return _vote(state)
 
 
 @compiled

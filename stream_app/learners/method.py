@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, MethodState
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, RELAY, MethodState
 from stream_app.records import ID_WORDS, Longs
 
 State = Mapping[str, NDArray[np.generic]]
@@ -44,6 +44,11 @@ class Method:
     def examples(self) -> int:
         """The most examples of one step."""
         return len(self.state.starts)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all networks start from the same weights."""
+        return self.state.kind == RELAY
 
     def arrays(self) -> State:
         """Return copies of the state."""
@@ -151,6 +156,29 @@ CLASS_SIZES = _array_part("class_sizes", lambda state: state.sizes)
 
 COSTS = _array_part("costs", lambda state: state.costs)
 """float64 `[2]`, the negative class's first."""
+
+
+def _moments(state: MethodState) -> dict[str, NDArray[np.float64]]:
+    examples, mean, squares = np.split(state.moments, [1, 1 + state.width])
+    return {"scaler.examples": examples, "scaler.mean": mean, "scaler.squares": squares}
+
+
+def _moments_fit(state: MethodState, arrays: State) -> bool:
+    return all(_is(arrays[name], np.float64, *own.shape) for name, own in _moments(state).items())
+
+
+def _load_moments(state: MethodState, arrays: State) -> None:
+    for name, own in _moments(state).items():
+        own[...] = arrays[name]
+
+
+MOMENTS = StatePart(
+    lambda state: {name: own.copy() for name, own in _moments(state).items()}, _moments_fit, _load_moments
+)
+"""float64, by the names of a scaler's arrays: examples `[1]`, mean and squares `[width]`; see `standardisation`."""
+
+ERRORS = _array_part("errors", lambda state: state.errors)
+"""float64, RELAY's faded errors."""
 
 LABELS = _array_part("labels", lambda state: state.labels)
 """int64 `[1]`, the number of labels that were learned."""

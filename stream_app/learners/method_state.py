@@ -18,7 +18,7 @@ from stream_app.records import ID_WORDS, Floats, Longs, Words
 NEGATIVE, POSITIVE = 0, 1
 """The classes. An array with two elements has the negative class first."""
 
-AREBA, QBR, SLIDING, BASELINE, ADAPTIVE_CS, OOB, UOB = range(7)
+AREBA, QBR, SLIDING, BASELINE, ADAPTIVE_CS, OOB, UOB, RELAY = range(8)
 """The kinds of methods: which function admits an example."""
 
 
@@ -52,6 +52,11 @@ class MethodState(NamedTuple):
         weight: float32 `[1]`, the next step: the factor of the loss.
         steps: int64 `[networks]`, how many steps each network takes.
         scores: float32, shared buffer: each network's P(class 1).
+        moments: float64 `[1 + 2 * width]`, of a method that standardises: see `standardisation`.
+        tallies: int64, RELAY's counts, see `methods.relay`.
+        errors: float64, RELAY's faded errors, see `methods.relay`.
+        factors: float64 `[width]`, shared buffer: the inverse of each feature's deviation.
+        batch: float32, shared buffer: the standardised examples of the next step.
     """
 
     kind: int
@@ -79,9 +84,14 @@ class MethodState(NamedTuple):
     weight: Floats
     steps: Longs
     scores: Floats
+    moments: NDArray[np.float64]
+    tallies: Longs
+    errors: NDArray[np.float64]
+    factors: NDArray[np.float64]
+    batch: Floats
 
 
-SHARED = ("words", "table", "starts", "targets", "scores")
+SHARED = ("words", "table", "starts", "targets", "scores", "factors", "batch")
 """The arrays that carry nothing from one operation to the next, so that all learners share them."""
 
 
@@ -113,6 +123,11 @@ class MethodStateView(NamedTuple):
     weight: Pointer
     steps: Pointer
     scores: Pointer
+    moments: Pointer
+    tallies: Pointer
+    errors: Pointer
+    factors: Pointer
+    batch: Pointer
 
 
 @compiled
@@ -147,6 +162,11 @@ def view_of_method_state(descriptor: Pointer) -> MethodStateView:
         floats_at(descriptor[22]),
         longs_at(descriptor[23]),
         floats_at(descriptor[24]),
+        doubles_at(descriptor[25]),
+        longs_at(descriptor[26]),
+        doubles_at(descriptor[27]),
+        doubles_at(descriptor[28]),
+        floats_at(descriptor[29]),
     )
 
 
@@ -167,6 +187,14 @@ class Costs(NamedTuple):
     interval_labels: int = 1
 
 
+class Replay(NamedTuple):
+    """What a method needs that draws standardised examples from its queues: examples of a step, tallies, errors."""
+
+    examples: int
+    tallies: int
+    errors: int
+
+
 def new_method_state(
     kind: int,
     features: int,
@@ -176,9 +204,13 @@ def new_method_state(
     queue_sizes: QueueSizes = QueueSizes(),  # noqa: B008  (a tuple cannot change)
     costs: Costs = Costs(),  # noqa: B008  (a tuple cannot change)
     generator: Words | None = None,
+    replay: Replay | None = None,
 ) -> MethodState:
     """Return the state of a new method: class sizes 0, queues empty, one step for each network with weight 1."""
     held = queue_sizes.queues * queue_sizes.rows
+    at_once = max(held, 1) if replay is None else replay.examples
+    drawn = Replay(0, 0, 0) if replay is None else replay
+    standardised = 0 if replay is None else features
     return MethodState(
         kind=kind,
         networks=networks,
@@ -200,11 +232,16 @@ def new_method_state(
         generator=np.zeros(0, np.uint64) if generator is None else generator,
         words=np.zeros(WORDS, np.uint64),
         table=np.full(TABLE_SIZE, -1.0),
-        starts=np.zeros(max(held, 1), np.int64),
-        targets=np.zeros(padded(max(held, 1)), np.float32),
+        starts=np.zeros(at_once, np.int64),
+        targets=np.zeros(padded(at_once), np.float32),
         weight=np.ones(1, np.float32),
         steps=np.ones(networks, np.int64),
         scores=np.zeros(padded(networks), np.float32),
+        moments=np.zeros(0 if replay is None else 1 + 2 * features),
+        tallies=np.zeros(drawn.tallies, np.int64),
+        errors=np.zeros(drawn.errors),
+        factors=np.zeros(standardised),
+        batch=np.zeros(drawn.examples * standardised, np.float32),
     )
 
 

@@ -17,7 +17,7 @@ from stream_app.learners import loop, method_state
 from stream_app.learners.api import REPORT_COLUMNS, Answers, Operations, check
 from stream_app.learners.method import Method, State
 from stream_app.learners.networks import dense_networks
-from stream_app.learners.networks.dense import Training
+from stream_app.learners.networks.dense import Training, memory_of
 from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, scaler_of
 from stream_app.records import Floats, Longs, Operation, Words
@@ -128,6 +128,11 @@ class OnlineLearner:
         return self._all.method.state.networks
 
     @property
+    def is_alike(self) -> bool:
+        """Whether all networks start from the same weights."""
+        return self._all.method.is_alike
+
+    @property
     def draws_numbers(self) -> bool:
         """Whether the method needs a generator of random numbers."""
         return len(self._all.method.state.generator) > 0
@@ -183,18 +188,24 @@ class OnlineLearner:
         state, networks, width = method.state, len(model.models), self._features
         descriptor = address_of(self._descriptor)
         seen = (scaler.seen if scaler.active else features).reshape(-1, width)
+        replays = len(state.batch) > 0
+        source = (state.batch if replays else state.examples).reshape(-1, width) if state.rows else seen
         reported, updates = 0, int(model.training.updates.sum())
         for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
             answers.versions[k] = updates
             if code == Operation.PREDICT:
-                loop.scale_slot(descriptor, buffers, slot)
-                state.scores[:networks] = model.predict(seen[slot])
+                loop.prepare(descriptor, buffers, slot)
+                state.scores[:networks] = model.predict(state.batch[:width] if replays else seen[slot])
                 answers.scores[k], answers.labels[k] = loop.vote(descriptor)
             elif code == Operation.LEARN:
+                if replays:
+                    loop.prepare_label(descriptor, buffers, slot)
+                    state.scores[:networks] = model.predict(state.batch[:width])
                 count = loop.admit(descriptor, buffers, slot, int(operations.labels[k]))
-                source = state.examples.reshape(-1, width) if state.rows else seen
-                examples = source[state.starts[:count] // width]
-                model.learn(examples, state.targets[:count].copy(), float(state.weight[0]), state.steps)
+                while count > 0:
+                    examples = source[state.starts[:count] // width]
+                    model.learn(examples, state.targets[:count].copy(), float(state.weight[0]), state.steps)
+                    count = loop.admit_again(descriptor)
                 updates = int(model.training.updates.sum())
             elif code == Operation.CORRECT:
                 loop.correct(descriptor, buffers, slot, int(operations.labels[k]))
@@ -204,7 +215,7 @@ class OnlineLearner:
 
     def _new_descriptor(self) -> Longs:
         scaler, method, model = self._all
-        network = model if isinstance(model, DenseNetworks) else None
+        network = model if isinstance(model, DenseNetworks) else memory_of(model.training, self._features)
         return loop.learner_descriptor(scaler, network, method.state, (self._begin, self._layout.frequent_bytes))
 
     def _views(self) -> dict[str, NDArray[np.generic]]:

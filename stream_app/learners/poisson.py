@@ -42,7 +42,7 @@ def new_generator(seed: bytes) -> Words:
 
 
 @compiled
-def _next_block(generator: Pointer, words: Pointer) -> None:
+def next_block(generator: Pointer, words: Pointer) -> None:
     """Fill `words` with the next block; the counter's lowest word suffices for 2**64 blocks."""
     generator[2] += _ONE
     a, b, c, d = generator[2], generator[3], generator[4], generator[5]
@@ -92,7 +92,7 @@ def draw(generator: Pointer, words: Pointer, table: Pointer, rate: float, number
         total = 0
         for _ in range(parts):
             if used == WORDS:
-                _next_block(generator, words)
+                next_block(generator, words)
                 used = 0
             uniform = np.float64(words[used] >> _SHIFT) * _TO_UNIT
             used += 1

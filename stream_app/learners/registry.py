@@ -17,6 +17,7 @@ from stream_app.learners.methods.areba import areba
 from stream_app.learners.methods.baseline import baseline
 from stream_app.learners.methods.oob import oob
 from stream_app.learners.methods.qbr import qbr
+from stream_app.learners.methods.relay import relay
 from stream_app.learners.methods.sliding import sliding
 from stream_app.learners.methods.uob import uob
 from stream_app.learners.networks.dense import blank_networks, dense_weights, random_generator, reseed
@@ -36,6 +37,7 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
         "oob": lambda own, features, seed: oob(own.ensemble_size, own.theta, features, seed),
         "uob": lambda own, features, seed: uob(own.ensemble_size, own.theta, features, seed),
         "oob_single": lambda own, features, seed: oob(1, own.theta, features, seed),
+        "relay": lambda own, features, seed: relay(own.replay_per_class, features, seed),
     }
 )
 """By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
@@ -66,7 +68,10 @@ def build(
         widths = (features, *settings.hidden, 1)
         model = resources.template((features, *settings.key), lambda: _without_weights(settings, widths, resources))
         generator = reseed(resources.generator, seed)
-        weights = [dense_weights(widths, generator) for _ in range(model.networks)]
+        if model.is_alike:
+            weights = [dense_weights(widths, generator)] * model.networks
+        else:
+            weights = [dense_weights(widths, generator) for _ in range(model.networks)]
         return model.copy_with(np.concatenate(weights), new_generator(seed) if model.draws_numbers else None)
     method, scaled = METHODS[settings.method](settings, features, seed), settings.scaler == "standard"
     count, rates, generator = method.state.networks, (settings.learning_rate, settings.l2), random_generator(seed)
@@ -75,6 +80,8 @@ def build(
     try:
         modules = [autograd.load_module(settings.network, features, generator) for _ in range(count)]
         models = autograd.AutogradModels(modules, features, *rates)
+        if method.is_alike:
+            models.training.parameters.reshape(count, -1)[:] = models.training.of(0).parameters
     except ConfigurationError as error:
         raise type(error)(f"learner {name}: {line}" for line in error.lines) from error
     return OnlineLearner(method, models, features, scaled=scaled, buffers=resources.buffers)

@@ -13,6 +13,7 @@ METHOD_COLOURS: Mapping[str, str] = MappingProxyType(
         "adaptive_cs": "#8f5ea8",
         "sliding": "#d1495b",
         "baseline": "#7a7a7a",
+        "relay": "#c2185b",
     }
 )
 

@@ -1,8 +1,9 @@
 """The state of a learner as a safetensors file, which Torch can load, and which can be imported and compared.
 
     state.*        the whole state, as in a snapshot
-    model.*        dense networks, with the names of `torch.nn.Sequential` (an ensemble: model.0.*, model.1.*, ...)
-    input.mean, input.deviation    with which a learner that has a scaler standardizes the features
+    model.*        dense networks, with the names of `torch.nn.Sequential` (an ensemble: model.0.*, model.1.*, ...);
+                   of RELAY's networks the one that predicts
+    input.mean, input.deviation    with which RELAY, or a learner that has a scaler, standardizes the features
 
 Load a dense network with one hidden layer of 8 units, without a scaler, in plain Torch:
 
@@ -32,6 +33,9 @@ STATE, MODEL, INPUT = "state.", "model.", "input."
 
 FORMAT = "areba model 1"
 
+RELAY_PREDICTS = 1
+"""The number of RELAY's network that predicts: the average of the first one."""
+
 
 class ModelFile(NamedTuple):
     """A learner's state, and where it was exported from.
@@ -53,7 +57,10 @@ class ModelFile(NamedTuple):
         tensors = {f"{STATE}{name}": array for name, array in self.state.items()}
         if self.settings.network == "dense" and "parameters" in self.state:
             widths = (self.features, *self.settings.hidden, 1)
-            tensors |= {f"{MODEL}{name}": array for name, array in _layers(self.state["parameters"], widths).items()}
+            parameters = np.asarray(self.state["parameters"])
+            if self.settings.method == "relay":
+                parameters = parameters.reshape(len(self.state["updates"]), -1)[RELAY_PREDICTS]
+            tensors |= {f"{MODEL}{name}": array for name, array in _layers(parameters, widths).items()}
         if "scaler.mean" in self.state:
             mean, deviation = _scaling(self.state)
             tensors |= {f"{INPUT}mean": mean, f"{INPUT}deviation": deviation}

@@ -47,6 +47,7 @@ METHODS: Mapping[str, dict[str, Any]] = {
     "sliding": {"window": 3},
     "adaptive_cs": {"cost_interval_labels": 4},
     "oob": {"ensemble_size": 2},
+    "relay": {"replay_per_class": 8},
 }
 
 EXTREMES = (-(2**63), -1, 0, 1, 7, 2**31, 2**40, 2**63 - 1)
@@ -57,7 +58,7 @@ class Original:
 
     def __init__(self, method: str) -> None:
         settings, examples, labels = fixed_input(80)
-        learner = {"method": method, "scaler": "standard" if method == "qbr" else "none", **METHODS[method]}
+        learner = {"method": method, **({"scaler": "standard"} if method == "qbr" else {}), **METHODS[method]}
         stream = StreamSettings.model_validate({"features": 2, "champion": method, "learners": {method: learner}})
         self.settings = settings.model_copy(update={"streams": {"a": stream}, "default_stream": stream})
         task = Task(PARTITION, self.settings, TOPICS)

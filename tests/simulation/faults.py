@@ -174,6 +174,7 @@ class Event(StrEnum):
     OOB = "learned by oob"
     UOB = "learned by uob"
     OOB_SINGLE = "learned by oob_single"
+    RELAY = "learned by relay"
     AUTOGRAD = "learned by autograd"
 
 

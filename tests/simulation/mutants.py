@@ -464,6 +464,14 @@ MUTANTS: Mapping[str, Mutant] = {
         "capacities[minority]",
         ("tests/property/test_learner_oracle.py::test_memories_over_whole_runs",),
     ),
+    "challenger-draws-the-past": Mutant(
+        "RELAY's challenger draws from all examples that are kept, not from those after the alarm",
+        "stream_app/learners/methods/relay.py",
+        "next_batch",
+        "tallies[_RECENT + k] if is_challenger else state.lengths[k]",
+        "state.lengths[k]",
+        ("tests/unit/learners/test_relay.py::test_relay_is_what_its_description_says",),
+    ),
     "second-moment": Mutant(
         "Adam's second moment decays as fast as its first",
         "stream_app/learners/networks/adam.py",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.config import LearnerSettings
+from stream_app.config import LearnerSettings, has_setting
 from stream_app.learners.api import Answers, Learner, Operations
 from stream_app.learners.networks.adam import EPSILON
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
@@ -15,6 +15,9 @@ from stream_app.learners.registry import METHODS, build
 from stream_app.records import ID_WORDS, Floats, Operation, Words
 
 SEED = bytes(range(32))
+
+DECIDED = frozenset({"learning_rate", "l2", "scaler"})
+"""Settings that tests give to learners of any method, and that RELAY decides itself."""
 
 
 class Stream(NamedTuple):
@@ -57,9 +60,18 @@ def ids(count: int) -> Words:
     return words
 
 
+def settings_of(**settings: object) -> LearnerSettings:
+    """Return settings, by default of AREBA, without those of `DECIDED` that the method does not have."""
+    given = {"method": "areba"} | settings
+    method = str(given["method"])
+    return LearnerSettings.model_validate(
+        {name: value for name, value in given.items() if name not in DECIDED or has_setting(method, name)}
+    )
+
+
 def learner(features: int = 2, seed: bytes = SEED, **settings: object) -> Learner:
-    """Return a learner as a configuration creates it, by default AREBA."""
-    return build("test", LearnerSettings.model_validate({"method": "areba"} | settings), features, seed)
+    """Return a learner as a configuration creates it, by default AREBA; see `settings_of`."""
+    return build("test", settings_of(**settings), features, seed)
 
 
 def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], examples: Floats, cut: int) -> Answers:
@@ -121,7 +133,7 @@ def single_step_differences(
     """
     count, features = examples.shape
     numbers = {"method": "areba", "learning_rate": learning_rate, "l2": l2, "hidden": hidden}
-    fast, slow = pair(LearnerSettings.model_validate(numbers | settings), features)
+    fast, slow = pair(settings_of(**(numbers | settings)), features)
     worst = dict.fromkeys(("parameters", "first_moments", "second_moments", "method"), 0.0)
     scores = np.zeros((2, count))
     words = ids(1)

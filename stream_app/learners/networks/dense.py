@@ -167,6 +167,24 @@ def networks_of(
     )
 
 
+def memory_of(training: Training, features: int) -> DenseNetworks:
+    """Return the memory of networks of any kind, for methods that copy or average weights; it has no layers."""
+    empty = np.zeros(0, np.float32)
+    return DenseNetworks(
+        widths=np.array([features], np.int64),
+        parameters=training.parameters,
+        first=training.first,
+        second=training.second,
+        powers=training.powers,
+        rates=np.zeros(2),
+        updates=training.updates,
+        start=np.zeros(0, np.int64),
+        places=np.zeros(0, np.int64),
+        work=empty,
+        sums=np.zeros(0),
+    )
+
+
 def blank_networks(
     widths: tuple[int, ...], count: int, learning_rate: float, l2: float, examples: int
 ) -> DenseNetworks:

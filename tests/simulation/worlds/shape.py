@@ -57,6 +57,7 @@ LEARNERS: Sequence[Mapping[str, Any]] = (
         "areba": {"method": "areba", "budget": 4},
         "uob": {"method": "uob", "ensemble_size": 3, "theta": 0.5, "scaler": "standard"},
         "oob_single": {"method": "oob_single", "hidden": [3]},
+        "relay": {"method": "relay", "replay_per_class": 4},
     },
     {
         "areba": {"method": "areba", "budget": 4},

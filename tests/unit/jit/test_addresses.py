@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.config import Corrections, JoinSettings, LearnerSettings
+from stream_app.config import Corrections, JoinSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import (
     CACHE_LINE_BYTES,
@@ -27,7 +27,7 @@ from stream_app.learners.registry import METHODS, build
 from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.stream_set import CHANGES, DESCRIPTOR, SUMS
 from stream_app.pipeline.task import Task
-from tests.support.learner_steps import SEED, ids, in_turn, operations, stream
+from tests.support.learner_steps import SEED, ids, in_turn, operations, settings_of, stream
 from tests.support.rows import columns
 from tests.support.tasks import TOPICS, fixed_input
 
@@ -139,7 +139,7 @@ def test_descriptors_name_what_their_owners_hold_after_a_run() -> None:
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_nothing_is_left_in_the_shared_buffers(method: str, hidden: list[int]) -> None:
     """All streams use the same buffers; a number that one stream leaves there must not change results of another."""
-    settings = LearnerSettings.model_validate({"method": method, "hidden": hidden, "l2": 0.01})
+    settings = settings_of(method=method, hidden=hidden, l2=0.01)
     resources = LearnerResources()
     alone, sharing = build("test", settings, 3, SEED), build("test", settings, 3, SEED, resources)
     assert resources.buffers

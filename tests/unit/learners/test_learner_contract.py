@@ -16,8 +16,8 @@ from tests.support.learner_steps import Stream, ids, in_turn, learner, operation
 OWN = "tests.unit.learners.test_own_learner:NearestMean"
 """A user's own learner must fulfil the same contract."""
 
-SCALED = frozenset({"scaler.examples", "scaler.mean", "scaler.squares", "seen"})
-"""Arrays that a prediction may change."""
+SCALED = frozenset({"scaler.examples", "scaler.mean", "scaler.squares", "seen", "tallies"})
+"""Arrays that a prediction may change: RELAY, which always scales, counts the predictions since a label."""
 
 every = pytest.mark.parametrize("method", [*METHODS, OWN])
 every_scaled = pytest.mark.parametrize(
@@ -69,12 +69,14 @@ def test_a_prediction_changes_nothing_but_the_scaler(method: str, scaler: str) -
     after = which.arrays()
     changed = {name for name in before if before[name].tobytes() != after[name].tobytes()}
     assert changed <= SCALED
-    assert (scaler == "standard") == ("scaler.mean" in changed)
+    assert (scaler == "standard" or method == "relay") == ("scaler.mean" in changed)
 
 
 @every
 def test_an_own_learners_prediction_changes_nothing(method: str) -> None:
     """The same without a scaler, which a user's own learner does not have."""
+    if method == "relay":  # which always has a scaler
+        return
     data = stream(60, 3, positives=0.3)
     which = learned(method, data)
     before = which.arrays()
@@ -163,7 +165,8 @@ def test_a_state_with_another_shape_or_type_is_refused_and_changes_nothing(metho
 def test_memory_is_bounded(method: str) -> None:
     """A stream has no end."""
     data = stream(2000, 3, positives=0.2)
-    which = learner(3, method=method)
+    small = {"replay_per_class": 50} if method == "relay" else {}
+    which = learner(3, method=method, **small)
     bits(which, in_turn(data.labels), data)
     size = sum(array.nbytes for array in which.arrays().values())
     for _ in range(3):
@@ -236,9 +239,11 @@ def test_a_correction_undoes_no_step(method: str) -> None:
     entries = [(Operation.CORRECT, slot, 1 - int(data.labels[slot])) for slot in range(60)]
     answers = which.run(operations(entries), data.examples, ids(60))
     changed = {name for name, array in which.arrays().items() if array.tobytes() != before[name].tobytes()}
-    assert all(name.startswith(("negative_", "positive_", "window_")) or name == "capacities" for name in changed)
+    assert all(
+        name.startswith(("negative_", "positive_", "window_")) or name in ("capacities", "tallies") for name in changed
+    )
     assert (answers.versions == before["updates"].sum()).all()
-    assert bool(changed) == (method in ("areba", "qbr", "sliding"))
+    assert bool(changed) == (method in ("areba", "qbr", "sliding", "relay"))
 
 
 @pytest.mark.slow

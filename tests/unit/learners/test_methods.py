@@ -345,6 +345,7 @@ SMALL: dict[str, dict[str, object]] = {
     "uob": {"ensemble_size": 3},
     "sliding": {"window": 12},
     "qbr": {"budget": 12},
+    "relay": {"replay_per_class": 12},
 }
 
 

@@ -15,14 +15,14 @@ from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Metric, Prediction
 from stream_app.serialization import codec
-from tests.support.learner_steps import stream
+from tests.support.learner_steps import settings_of, stream
 
 Published = TypeVar("Published", Prediction, Metric)
 
 COUNT = 400
 FEATURES = 3
 LEARNERS = {
-    **{name: LearnerSettings(method=name, scaler="standard") for name in METHODS},
+    **{name: settings_of(method=name, scaler="standard") for name in METHODS},
     "own": LearnerSettings(method="tests.unit.learners.test_own_learner:NearestMean"),
 }
 

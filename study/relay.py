@@ -1,0 +1,211 @@
+"""RELAY against AREBA_20 on 55 runs of the study: `python -m study.relay run`, then `python -m study.relay report`.
+
+The runs are those of the study's own experiments, with two learners: AREBA_20 with the experiment's settings, and RELAY
+with its defaults. They have a store of their own, so that no result of the study changes. `relay.md` beside this file
+states the settings and claims, and was written before the first of these repetitions.
+
+A run is won, tied or lost by a paired t-test over its repetitions with Holm's correction over all runs; the G-mean at
+the end and the average G-mean over all steps are separate families of tests.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import LearnerSettings
+from study.run.experiment import Experiment, Run, load_all
+
+LEARNERS = ("areba_20", "relay")
+
+SHORT, FEW, LONG = 20, 5, 3
+"""Repetitions of a run; of those on 50,000 examples or wide ones; of those on 1,000,000."""
+
+_CONCEPTS = ("sine", "circle", "sea")
+_DRIFTS = ("prior", "likelihood", "posterior")
+
+RUNS: Sequence[tuple[str, int]] = (
+    *((f"{concept}-{share}-stationary", SHORT) for concept in _CONCEPTS for share in ("10", "1", "0.1")),
+    *((f"{concept}-1-{drift}{noise}", SHORT) for noise in ("", "-noise") for concept in _CONCEPTS for drift in _DRIFTS),
+    *((f"sea-1-{drift}-long{noise}", SHORT) for noise in ("", "-noise") for drift in _DRIFTS),
+    *((f"budget-{concept}-10-posterior", SHORT) for concept in _CONCEPTS),
+    *((f"latency-{events}", SHORT) for events in (0, 1000, 10000)),
+    *((f"share-{percent}", SHORT) for percent in (50, 10, 1)),
+    ("wide-sine", FEW),
+    ("river-sine-long", FEW),
+    ("rare-sine", LONG),
+    ("long-recurring", LONG),
+    *((f"real-{name}{order}", SHORT) for name in ("cervical", "credit") for order in (".both", "")),
+    ("river-fraud", FEW),
+    ("real-fraud", FEW),
+    ("real-mnist.both", FEW),
+    ("real-mnist", FEW),
+    ("real-forest", LONG),
+)
+"""The runs, by the names that the study gives them (`.both`: in shuffled order), with their repetitions."""
+
+RESULTS = Path(__file__).with_name("results") / "relay.csv"
+STORE = Path(".local/study-relay")
+
+
+class Score(NamedTuple):
+    """The figures of one repetition: G-mean at the end, and its mean over all steps, by learner."""
+
+    final: NDArray[np.float64]
+    average: NDArray[np.float64]
+
+
+class Verdict(NamedTuple):
+    """One figure of one run: the means of both learners, the p-value after Holm's correction, and what follows."""
+
+    means: NDArray[np.float64]
+    p_value: float
+    result: str
+
+
+def runs(short: int = SHORT) -> Iterator[tuple[Run, int]]:
+    """Yield each run with two learners, and its repetitions, which are `short` for a short run."""
+    experiments = {experiment.name: experiment for experiment in load_all()}
+    for name, repetitions in RUNS:
+        experiment = experiments[name.removesuffix(".both")]
+        yield (
+            Run(two_learners(experiment), "both" if name.endswith(".both") else experiment.varies[0]),
+            short if repetitions == SHORT else repetitions,
+        )
+
+
+def two_learners(experiment: Experiment) -> Experiment:
+    """Return the experiment with AREBA_20, as the experiment has it or with its defaults, and RELAY."""
+    areba = experiment.methods.get("areba_20", LearnerSettings(method="areba", budget=20))
+    return experiment.model_copy(update={"methods": {"areba_20": areba, "relay": LearnerSettings(method="relay")}})
+
+
+def run_missing(store: Path, short: int) -> None:
+    """Run what is missing in the store, in this process; `short` is the number of repetitions of the short runs."""
+    from study.run.runs import repeat  # noqa: PLC0415  (Torch and Numba take seconds)
+    from study.run.store import Store, engine_version  # noqa: PLC0415
+
+    finished = Store(store, engine_version())
+    for run, repetitions in runs(short):
+        for number in sorted(set(range(repetitions)) - set(finished.finished(run))):
+            finished.put(run, number, repeat(run, number))
+        sys.stdout.write(f"{run.name}: {repetitions}\n")
+        sys.stdout.flush()
+
+
+def scores_of(store: Path, short: int) -> dict[str, Score]:
+    """Return the figures of all finished repetitions, float64 `[repetitions, 2]`, by run."""
+    from study.report.scores import curves_of  # noqa: PLC0415  (as above)
+    from study.run.store import Store, engine_version  # noqa: PLC0415
+
+    finished, scores = Store(store, engine_version()), {}
+    for run, repetitions in runs(short):
+        rows = []
+        for number in finished.finished(run)[:repetitions]:
+            stored = finished.get(run, number)
+            resets = run.experiment.stream.resets(len(stored.labels))
+            curves = [curves_of(own, stored.labels, resets, run.experiment.fading).gmean for own in stored.classes]
+            rows.append([(curve[-1], curve.mean()) for curve in curves])
+        if rows:
+            table = np.array(rows)
+            scores[run.name] = Score(table[:, :, 0], table[:, :, 1])
+    return scores
+
+
+def verdicts(figures: Sequence[NDArray[np.float64]], alpha: float = 0.05) -> list[Verdict]:
+    """Compare both learners in each run, with Holm's correction over the runs.
+
+    Args:
+        figures: Of each run, float64 `[repetitions, 2]`: AREBA_20, RELAY.
+        alpha: The level of the family of tests.
+    """
+    from study.statistics import paired_difference  # noqa: PLC0415  (SciPy is an optional extra)
+
+    raw = [paired_difference(own[:, 1], own[:, 0]) for own in figures]
+    corrected, largest = [1.0] * len(raw), 0.0
+    for rank, place in enumerate(sorted(range(len(raw)), key=raw.__getitem__)):
+        largest = max(largest, min(1.0, (len(raw) - rank) * raw[place]))
+        corrected[place] = largest
+    found = []
+    for own, p_value in zip(figures, corrected, strict=True):
+        means = own.mean(axis=0)
+        better = "better" if means[1] > means[0] else "worse"
+        found.append(Verdict(means, p_value, better if p_value < alpha else "not told apart"))
+    return found
+
+
+def write_results(scores: dict[str, Score], path: Path, learners: Sequence[str] = LEARNERS) -> None:
+    """Write the figures of each repetition as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["run", "repetition", "learner", "final_gmean", "average_gmean"])
+        for name, score in scores.items():
+            for number in range(len(score.final)):
+                for place, learner in enumerate(learners):
+                    figures = (score.final[number, place], score.average[number, place])
+                    writer.writerow([name, number, learner, *(f"{figure:.6f}" for figure in figures)])
+
+
+def read_results(path: Path) -> dict[str, Score]:
+    """Return the figures of a file that `write_results` wrote."""
+    tables: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rows = tables.setdefault(row["run"], {}).setdefault(int(row["repetition"]), [])
+            rows.append((float(row["final_gmean"]), float(row["average_gmean"])))
+    arrays = {name: np.array(list(rows.values())) for name, rows in tables.items()}
+    return {name: Score(array[:, :, 0], array[:, :, 1]) for name, array in arrays.items()}
+
+
+def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
+    """Return a Markdown table of all runs, and a line of counts for each figure; `other` is the first learner."""
+    lines = [
+        f"| run (repetitions) | {other}: end, average | RELAY: end, average | end | average |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    ends = verdicts([score.final for score in scores.values()])
+    averages = verdicts([score.average for score in scores.values()])
+    for (name, score), end, average in zip(scores.items(), ends, averages, strict=True):
+        pairs = [f"{end.means[k]:.3f}, {average.means[k]:.3f}" for k in range(2)]
+        results = [f"{one.result} ({_p(one.p_value)})" for one in (end, average)]
+        lines.append(f"| {name} ({len(score.final)}) | {pairs[0]} | {pairs[1]} | {results[0]} | {results[1]} |")
+    lines.append("")
+    for title, found in (("At the end", ends), ("On average", averages)):
+        counts = [sum(one.result == result for one in found) for result in ("better", "not told apart", "worse")]
+        higher = sum(one.means[1] > one.means[0] for one in found)
+        lines.append(
+            f"{title}, RELAY is better than {other} on {counts[0]} of {len(found)} runs, not told apart on "
+            f"{counts[1]}, worse on {counts[2]}; its mean is higher on {higher}."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _p(value: float) -> str:
+    return "p < .001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m study.relay", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("command", choices=("run", "report"))
+    parser.add_argument("--repetitions", type=int, default=SHORT, help="repetitions of the short runs")
+    parser.add_argument("--store", type=Path, default=STORE, help="folder of finished repetitions")
+    parser.add_argument("--committed", action="store_true", help="report the committed figures, not those of the store")
+    given = parser.parse_args(arguments)
+    if given.command == "run":
+        run_missing(given.store, given.repetitions)
+        return 0
+    scores = read_results(RESULTS) if given.committed else scores_of(given.store, given.repetitions)
+    if not given.committed:
+        write_results(scores, RESULTS)
+    sys.stdout.write(table(scores))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""RELAY in plain Python: lists and floats, one number after the other.
+
+Written from the description in `stream_app/learners/methods/relay.py`; it shares no code with stream_app. Random words
+are those of NumPy's Philox.
+"""
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+
+import numpy as np
+
+from tests.learner_oracle import Kept, Network
+
+DRAWN, LIMIT, JITTER_LIMIT = 4, 5.0, 144
+
+
+class Standardisation:
+    """Running moments of each feature."""
+
+    def __init__(self, features: int) -> None:
+        self.count = 0
+        self.means = [0.0] * features
+        self.squares = [0.0] * features
+
+    def add(self, features: Sequence[float]) -> None:
+        """Take an example in."""
+        self.count += 1
+        for i, x in enumerate(features):
+            distance = x - self.means[i]
+            self.means[i] += distance / self.count
+            self.squares[i] += distance * (x - self.means[i])
+
+    def of(self, features: Sequence[float]) -> list[float]:
+        """Return the example in deviations from the mean, at most `LIMIT`."""
+        scaled = []
+        for x, mean, squares in zip(features, self.means, self.squares, strict=True):
+            value = (x - mean) / math.sqrt(squares / self.count) if squares > 0 else 0.0
+            scaled.append(min(max(value, -LIMIT), LIMIT))
+        return scaled
+
+
+class Errors:
+    """Running means of each class, with a least rate."""
+
+    def __init__(self, rate: float) -> None:
+        self.values, self.counts = [0.0, 0.0], [0, 0]
+        self._rate = rate
+
+    def add(self, label: int, value: float) -> None:
+        """Take a value of a class in."""
+        self.counts[label] += 1
+        share = max(self._rate, 1.0 / self.counts[label])
+        self.values[label] += share * (value - self.values[label])
+
+
+class Challenger:
+    """A network that is tried after an alarm."""
+
+    def __init__(self, first: Network, recent: list[int]) -> None:
+        self.network, self.average = deepcopy(first), deepcopy(first)
+        self.recent = recent
+        self.losses, self.own_losses = Errors(0.04), Errors(0.04)
+
+
+class Relay:
+    """A learner.
+
+    Args:
+        first: Its network before the first step.
+        replay: Examples of each class that are kept.
+        features: Numbers in an example.
+        seed: 32 bytes.
+
+    Attributes:
+        kept: The examples of each class, oldest first.
+        network: Takes steps.
+        average: Predicts.
+        challenger: None without one.
+        steps: Steps taken in all.
+    """
+
+    def __init__(self, first: Network, replay: int, features: int, seed: bytes) -> None:
+        self.kept: tuple[list[Kept], list[Kept]] = ([], [])
+        self.network, self.average, self.challenger = deepcopy(first), deepcopy(first), None
+        self.steps = 0
+        self._first, self._replay, self._features = first, replay, features
+        self._standardisation = Standardisation(features)
+        self._fast, self._slow = Errors(0.05), Errors(0.005)
+        self._labels = self._waiting = self._since_alarm = 0
+        key, start = np.frombuffer(seed[:16], "<u8"), np.frombuffer(seed[16:], "<u8")
+        words = [int(word) for word in (0, 1, *start)]
+        counter = sum(word << (64 * place) for place, word in enumerate(words))
+        self._philox = np.random.Philox(key=sum(int(word) << (64 * k) for k, word in enumerate(key)), counter=counter)
+
+    challenger: Challenger | None
+
+    def predict(self, features: Sequence[float]) -> float:
+        """Return P(class 1)."""
+        self._standardisation.add(features)
+        self._waiting += 1
+        return self.average.score(self._standardisation.of(features))
+
+    def learn(self, example: Kept, label: int) -> None:
+        """Learn a label."""
+        inputs = self._standardisation.of(example.features)
+        score, had_challenger = self.average.score(inputs), self.challenger is not None
+        alarm = self._is_alarm(score, label)
+        if self.challenger is not None:
+            self._judge(self.challenger, score, self.challenger.average.score(inputs), label)
+        self.kept[label].append(example)
+        del self.kept[label][: -self._replay]
+        if self.challenger is not None:
+            self.challenger.recent[label] = min(self.challenger.recent[label] + 1, len(self.kept[label]))
+        if alarm and not had_challenger:
+            self._since_alarm = 0
+            recent = [min(10, len(self.kept[k])) if k == label else 0 for k in range(2)]
+            self.challenger = Challenger(self._first, recent)
+        self._labels += 1
+        steps = min(max(self._waiting, 1), 8) * (4 if self._features < 8 else 1)
+        self._waiting = 0
+        for step in range(steps):
+            newest = label if step == 0 else None
+            self.network.train(self._batch([len(own) for own in self.kept], newest))
+            if self.challenger is not None:
+                self.challenger.network.train(self._batch(self.challenger.recent, None))
+        self.steps += steps * (1 if self.challenger is None else 2)
+        _approach(self.average, self.network, self._labels)
+        if self.challenger is not None:
+            _approach(self.challenger.average, self.challenger.network, sum(self.challenger.losses.counts))
+
+    def correct(self, id_: str, label: int) -> None:
+        """Move an example to the end of the other class's queue."""
+        queue = self.kept[1 - label]
+        for place in range(len(queue) - 1, -1, -1):
+            if queue[place].id == id_:
+                if self.challenger is not None and len(queue) - place <= self.challenger.recent[1 - label]:
+                    self.challenger.recent[1 - label] -= 1
+                self.kept[label].append(queue.pop(place))
+                del self.kept[label][: -self._replay]
+                if self.challenger is not None:
+                    self.challenger.recent[label] = min(self.challenger.recent[label] + 1, len(self.kept[label]))
+                return
+
+    def _is_alarm(self, score: float, label: int) -> bool:
+        expected = self._slow.values[label]
+        error = float((score > 0.5) != (label == 1))
+        self._fast.add(label, error)
+        self._slow.add(label, error)
+        self._since_alarm += 1
+        counts = self._slow.counts
+        if counts[label] <= 40 or counts[1 - label] < 10 or self._since_alarm < 200:
+            return False
+        deviation = math.sqrt((expected * (1 - expected) + 0.01) / 39)
+        return self._fast.values[label] > expected + 6 * deviation
+
+    def _judge(self, challenger: Challenger, score: float, own_score: float, label: int) -> None:
+        challenger.losses.add(label, abs(label - score))
+        challenger.own_losses.add(label, abs(label - own_score))
+        fewest = min(challenger.losses.counts)
+        if fewest < 3:
+            return
+        lead = sum(a - b for a, b in zip(challenger.losses.values, challenger.own_losses.values, strict=True)) / 2
+        if lead > 0.2:
+            self.network, self.average = challenger.network, challenger.average
+            self._labels, self._since_alarm, self.challenger = sum(challenger.losses.counts), 0, None
+            for own, recent in zip(self.kept, challenger.recent, strict=True):
+                del own[: max(0, len(own) - max(recent, 1))]
+            self._fast, self._slow = Errors(0.05), Errors(0.005)
+        elif fewest >= 30:
+            self.challenger = None
+
+    def _batch(self, recent: Sequence[int], newest: int | None) -> list[tuple[list[float], int]]:
+        batch = []
+        for k in range(2):
+            if recent[k] == 0:
+                continue
+            words = [int(word) for word in self._philox.random_raw(4)]
+            halves = [part for word in words[:2] for part in (word >> 32, word & 0xFFFFFFFF)]
+            for draw, half in enumerate(halves):
+                among = min(recent[k], 50) if draw == 3 else recent[k]
+                back = 0 if k == newest and draw == 0 else half * among >> 32
+                inputs = self._standardisation.of(self.kept[k][-1 - back].features)
+                if recent[k] < JITTER_LIMIT:
+                    inputs = [x + noise for x, noise in zip(inputs, self._noise(recent[k]), strict=True)]
+                batch.append((inputs, k))
+        return batch
+
+    def _noise(self, kept: int) -> list[float]:
+        noise: list[float] = []
+        while len(noise) < self._features:
+            for word in self._philox.random_raw(4).tolist():
+                noise += [((word >> shift & 0xFFFF) / 32767.5 - 1) / math.sqrt(kept) for shift in (0, 16, 32, 48)]
+        return noise[: self._features]
+
+
+def _approach(average: Network, network: Network, labels: int) -> None:
+    """Move an average towards the weights of its network."""
+    window = min(50.0, 1 + labels / 40)
+    for k, weight in enumerate(network.parameters):
+        average.parameters[k] += (weight - average.parameters[k]) / window

@@ -1,0 +1,164 @@
+"""RELAY: its queues, steps and challenger, one by one, and against plain Python."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream_app.config import LearnerSettings
+from stream_app.learners.api import Learner
+from stream_app.records import Floats, Operation
+from tests.learner_oracle import Kept, Network
+from tests.relay_oracle import Challenger, Relay
+from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, pair, run_in_cuts, stream
+
+NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = range(5)
+
+
+def weights(which: Learner) -> NDArray[np.generic]:
+    """Return the weights of the five networks `[5, p]`."""
+    return which.arrays()["parameters"].reshape(5, -1)
+
+
+def drifting(count: int, features: int = 2) -> tuple[Floats, NDArray[np.int8]]:
+    """Return examples whose classes are exchanged in the middle."""
+    examples, labels = stream(count, features, positives=0.3)
+    labels[count // 2 :] = 1 - labels[count // 2 :]
+    return examples, labels
+
+
+def run(which: Learner, examples: Floats, labels: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Predict and learn in turn; return the predicted classes."""
+    return run_in_cuts(which, in_turn(labels), examples, 100).labels[::2]
+
+
+def test_all_networks_start_alike() -> None:
+    """The average predicts before the first label: it must be the network, with weights drawn from the seed."""
+    own = weights(learner(3, method="relay"))
+    assert (own == own[0]).all()
+    assert own.any()
+    assert (own[0] != weights(learner(3, seed=bytes(32), method="relay"))[0]).any()
+
+
+def test_queues_keep_examples_as_they_came() -> None:
+    """An old example must be standardised by what is known today, so that its scaling never ages."""
+    examples, labels = stream(60, 3, positives=0.3)
+    which = learner(3, method="relay", replay_per_class=5)
+    run(which, 100 * examples + 7, labels)
+    arrays = which.arrays()
+    for k, name in enumerate(("negative", "positive")):
+        assert np.array_equal(arrays[f"{name}_examples"], (100 * examples + 7)[labels == k][-5:])
+    assert arrays["capacities"].tolist() == [5, 5]
+
+
+def test_units_are_irrelevant() -> None:
+    """A user has no scaler to set: amounts in cents and in euros must give the same classes."""
+    examples, labels = stream(1_000, 3, positives=0.2)
+    plain, scaled = (run(learner(3, method="relay"), own, labels) for own in (examples, 1024 * examples))
+    assert (plain == scaled).all()
+
+
+@pytest.mark.parametrize(("features", "per_label"), [(2, 4), (8, 1)])
+def test_scarce_labels_are_worth_more_steps(features: int, per_label: int) -> None:
+    """A stream with 1 % of the labels must not learn a hundred times slower; nor may a label cost without bound."""
+    which = learner(features, method="relay")
+    examples = np.zeros((40, features), np.float32)
+    for predictions, worth in ((1, 1), (3, 3), (20, 8)):
+        before = int(which.arrays()["updates"].sum())
+        entries = [(int(Operation.PREDICT), slot, -1) for slot in range(predictions)]
+        which.run(operations([*entries, (int(Operation.LEARN), 0, 1)]), examples, ids(40))
+        assert int(which.arrays()["updates"].sum()) - before == worth * per_label
+
+
+def test_a_correction_moves_an_example() -> None:
+    """A label that was wrong must not be drawn again with the wrong class."""
+    examples, labels = stream(30, 3, positives=0.3)
+    which = learner(3, method="relay")
+    run(which, examples, labels)
+    slot = int(np.flatnonzero(labels == 0)[2])
+    which.run(operations([(int(Operation.CORRECT), slot, 1)]), examples, ids(30))
+    arrays = which.arrays()
+    assert np.array_equal(arrays["positive_examples"][-1], examples[slot])
+    assert np.array_equal(arrays["negative_examples"], examples[(labels == 0) & (np.arange(30) != slot)])
+
+
+def test_a_challenger_takes_over_after_a_sudden_drift() -> None:
+    """Kept examples are false after a drift: without a challenger, a long memory keeps predicting the past."""
+    examples, labels = drifting(2_000)
+    which = learner(2, method="relay")
+    predicted = run(which, examples[:1_000], labels[:1_000])
+    assert (predicted[500:] == labels[500:1_000]).mean() > 0.8
+    assert len(which.arrays()["negative_examples"]) == 500
+    predicted = run(which, examples[1_000:], labels[1_000:])
+    assert (predicted[300:] == labels[1_300:]).mean() > 0.75
+    own = which.arrays()
+    assert min(own["updates"].tolist()[CHALLENGER:CHALLENGER_AVERAGE]) > 0
+    assert own["updates"].tolist()[AVERAGE] == own["updates"].tolist()[FIRST] == 0
+
+
+def test_noise_alone_replaces_nothing() -> None:
+    """False labels must not make the learner forget what it knows."""
+    examples, labels = stream(3_000, 2, positives=0.3)
+    flipped = np.where(np.random.default_rng(1).random(3_000) < 0.15, 1 - labels, labels).astype(np.int8)
+    which = learner(2, method="relay")
+    predicted = run(which, examples, flipped)
+    assert len(which.arrays()["negative_examples"]) == 500
+    assert (predicted[1_000:] == labels[1_000:]).mean() > 0.8
+
+
+def sync(network: Network, arrays: dict[str, NDArray[np.generic]], number: int) -> None:
+    """Give a network of the oracle the rounded numbers of the compiled network."""
+    for name, into in (("parameters", network.parameters), ("first_moments", network.first)):
+        into[:] = arrays[name].reshape(5, -1)[number].tolist()
+    network.second[:] = arrays["second_moments"].reshape(5, -1)[number].tolist()
+
+
+@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120)])
+def test_relay_is_what_its_description_says(features: int, count: int) -> None:
+    """Queues, draws, steps, averages and the challenger, each label from the compiled state before it."""
+    examples, labels = drifting(count, features)
+    which = learner(features, method="relay", replay_per_class=150)
+    first = Network((features, 8, 1), weights(which)[0].tolist(), 0.01)
+    oracle = Relay(first, 150, features, SEED)
+    challenged, differences = 0, []
+    for number, label in enumerate(labels.tolist()):
+        example, words = examples[number : number + 1], ids(number + 1)[-1:]
+        score = float(which.run(operations([(int(Operation.PREDICT), 0, -1)]), example, words).scores[0])
+        differences.append(abs(oracle.predict(example[0].tolist()) - score))
+        if number % 3 != 1:
+            oracle.learn(Kept(str(number), tuple(example[0].tolist())), label)
+            which.run(operations([(int(Operation.LEARN), 0, label)]), example, words)
+        if number % 20 == 19:
+            wrong = number - 2
+            which.run(operations([(int(Operation.CORRECT), 0, 1 - int(labels[wrong]))]), example, ids(wrong + 1)[-1:])
+            oracle.correct(str(wrong), 1 - int(labels[wrong]))
+        arrays = dict(which.arrays())
+        for k, name in enumerate(("negative", "positive")):
+            assert arrays[f"{name}_ids"][:, 1].tolist() == [int(kept.id) + 1 for kept in oracle.kept[k]]
+        assert int(arrays["updates"].sum()) == oracle.steps
+        pairs = [(oracle.network, NETWORK), (oracle.average, AVERAGE)]
+        if isinstance(oracle.challenger, Challenger):
+            challenged += 1
+            pairs += [(oracle.challenger.network, CHALLENGER), (oracle.challenger.average, CHALLENGER_AVERAGE)]
+        for network, place in pairs:
+            assert np.allclose(network.parameters, arrays["parameters"].reshape(5, -1)[place], rtol=1e-3, atol=2e-4)
+            sync(network, arrays, place)
+    assert max(differences) < 1e-5
+    assert challenged > 0 if features == 2 else challenged == 0
+    assert oracle.challenger is None
+
+
+@pytest.mark.slow
+def test_networks_under_autograd_learn_the_same() -> None:
+    """A user's own module gets the same draws, challenger and averages as the compiled networks."""
+    examples, labels = drifting(900)
+    fast, slow = pair(LearnerSettings(method="relay", replay_per_class=50), 2)
+    for which in (fast, slow):
+        first = dict(which.arrays())
+        first["parameters"] = np.tile(first["parameters"].reshape(5, -1)[0], 5)
+        which.load(first)
+    slow.load(fast.arrays())
+    ours, theirs = run(fast, examples, labels), run(slow, examples, labels)
+    assert (ours == theirs).mean() > 0.95
+    for which in (fast, slow):
+        assert np.array_equal(which.arrays()["updates"].astype(bool), [True, False, True, False, False])
+    assert (theirs[700:] == labels[700:]).mean() > 0.8
