@@ -1,156 +1,245 @@
-"""Check statements against the figures of a run: what was found, and whether the statement is true.
+"""Check the claims of the paper's text against the repetitions: each holds, fails, or is undecided.
 
-above       the learner's mean is higher: by at least the value if there is one, else significantly by the paired t-test
-above_other the mean of the same learner is higher than in another experiment
-best        no other learner's mean is higher, or none is significantly higher
-within      the two means differ by at most the value
-about       the mean is within `ABOUT` of the value
-ratio       the mean is at least the value times the other mean
-overtakes   the learner's mean curve first reaches the other's at the value, give or take `EARLY_LATE`
-reaches     the learner's mean curve first reaches the value at the step, give or take `EARLY_LATE`
-recovers    the mean at the end is at least the value times the mean before the drift, less `ABOUT`
+A claim consists of cases: one for each experiment and pair of learners that it names. It holds if all of its cases
+hold, fails if one fails, and is undecided otherwise. A case holds if the 95 % interval of its figure lies in the range
+that the statement allows, and fails if the interval lies outside of it; for a claim of k cases, failing asks for an
+interval of 1 - 0.05 / k, because one case refutes the claim. `FIGURES` has the figure and range of each relation.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
 
 import numpy as np
 
 from study.paper import Statement
-from study.report.summary import LearnerSummary, RunSummary
-from study.statistics import ALPHA, fisher, paired_difference
+from study.report.intervals import CONFIDENCE, Doubles, Interval, Verdict, mean_interval, unpaired_interval, verdict
+from study.report.steps import STEP_RELATIONS, Curves, step_interval
+from study.report.summary import RunSummary
+
+ALIKE = 0.05
+"""Margin of `alike` and `recovers`: means that differ by less end alike."""
 
 ABOUT = 0.1
-"""The tolerance of `about`: the paper's numbers of this kind are read off figures."""
+"""Margin of `about`: the paper's numbers of this kind are read off figures."""
 
-EARLY_LATE = 2.0
-"""The factor within which a step that is read off a figure agrees with our step."""
+NEGLIGIBLE = 0.01
+"""A learner that is shown to be less than this above another is not above it."""
 
-LEVEL = 0.005
-"""Two curves whose difference is smaller are level: no reader of a figure sees the difference."""
 
-HELD_SHARE = 0.05
-"""The share of the stream for which two learners must stay level, so that a chance crossing does not count."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of a claim.
 
-SETTLED_STEPS = 20
-"""Curves begin at 1 by convention, so a crossing counts only from this step on."""
+    Attributes:
+        statement: The statement.
+        experiment: The run.
+        learner: The learner.
+        against: The learner or run that it is compared with; empty for statements about a single figure.
+    """
+
+    statement: Statement
+    experiment: str
+    learner: str
+    against: str
+
+    @property
+    def text(self) -> str:
+        """The case in words."""
+        words = RELATIONS[self.statement.relation]
+        value = "" if self.statement.value is None else f"{self.statement.value:,g}"
+        if value and self.statement.relation == "above":
+            value = f"by more than {value}"
+        step = STEPS.get(self.statement.step, self.statement.step)
+        return " ".join(words.format(learner=self.learner, against=self.against, value=value, step=step).split())
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check.
+    """The result of a case: our figure with its interval as text, and the verdict."""
+
+    case: Case
+    found: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim of the paper with the findings of its cases."""
+
+    text: str
+    source: str
+    findings: Sequence[Finding]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Holds if all cases hold, fails if one fails; not run if a case was not run and none fails."""
+        found = {finding.verdict for finding in self.findings}
+        for one in (Verdict.FAILS, Verdict.NOT_RUN, Verdict.UNDECIDED):
+            if one in found:
+                return one
+        return Verdict.HOLDS
+
+    def count(self, wanted: Verdict) -> int:
+        """Return the number of cases with this verdict."""
+        return sum(finding.verdict == wanted for finding in self.findings)
+
+
+RELATIONS: Mapping[str, str] = {
+    "above": "{learner} {step} above {against} {value}",
+    "above_other": "{learner} above itself in {against}",
+    "above_before": "{learner} at the end above itself before the drift",
+    "recovers": "{learner} at the end no lower than before the drift",
+    "alike": "{learner} and {against} alike",
+    "about": "{learner} at about {value}",
+    "times": "{learner} above {value} times {against}",
+    "overtakes": "{learner} reaches {against} at about step {value}",
+    "reaches": "{learner} reaches {value} at about step {step}",
+}
+
+
+STEPS = {"last": "at the end", "average": "on average", "after": "on average after the drift"}
+
+
+def check(statements: Sequence[Statement], summaries: Mapping[str, RunSummary], curves: Curves) -> list[Claim]:
+    """Check all claims.
+
+    Args:
+        statements: The statements; those of one claim follow each other.
+        summaries: The finished runs by name.
+        curves: Returns the curves of all repetitions of a learner; see `steps.Curves`.
+    """
+    claims = []
+    for (text, source), own in groupby(statements, key=lambda statement: (statement.claim, statement.source)):
+        cases = [case for statement in own for case in _cases(statement, summaries)]
+        findings = [_checked(case, len(cases), summaries, curves) for case in cases]
+        claims.append(Claim(text, source, findings))
+    return claims
+
+
+def _cases(statement: Statement, summaries: Mapping[str, RunSummary]) -> Iterator[Case]:
+    for experiment in statement.experiments:
+        summary = summaries.get(experiment)
+        for learner in statement.learners:
+            name = _chosen(learner, summary)
+            for against in _matching(statement, summary) if statement.against else [""]:
+                other = _chosen(against, summary)
+                if other != name:
+                    yield Case(statement, experiment, name, other)
+
+
+def _chosen(name: str, summary: RunSummary | None) -> str:
+    """Return the learner that `a|b` stands for: that with the higher mean."""
+    names = [one for one in name.split("|") if summary is not None and one in summary.learners]
+    return max(names, key=lambda one: summary.learners[one].mean(summary.last)) if summary and names else name
+
+
+def _matching(statement: Statement, summary: RunSummary | None) -> list[str]:
+    names = list(summary.learners) if summary is not None else []
+    found = [[one for one in names if fnmatchcase(one, given)] or [given] for given in statement.against]
+    return list(dict.fromkeys(one for group in found for one in group))
+
+
+def _checked(case: Case, cases: int, summaries: Mapping[str, RunSummary], curves: Curves) -> Finding:
+    summary, relation = summaries.get(case.experiment), case.statement.relation
+    against = case.against
+    known = summaries if relation == "above_other" else (summary.learners if summary is not None else {})
+    if summary is None or case.learner not in summary.learners or (against and against not in known):
+        return Finding(case, "", Verdict.NOT_RUN)
+    if relation in STEP_RELATIONS:
+        return Finding(case, *step_interval(case.statement, case.learner, against, summary, curves))
+    figure = FIGURES[relation](case, summary, summaries)
+    wide = figure.interval(1.0 - (1.0 - CONFIDENCE) / cases)
+    interval = figure.interval(CONFIDENCE)
+    found = f"{figure.mean:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
+    return Finding(case, found, verdict(interval, wide, figure.low, figure.high, figure.negligible))
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a case, and the range that the statement allows.
 
     Attributes:
-        statement: The statement.
-        found: Our numbers, as text.
-        holds: Whether it is true here; None: it could not be checked.
+        values: One value for each repetition: float64 `[R]`.
+        low: Lower end of the range.
+        high: Upper end of the range.
+        negligible: What the figure must exceed the lower end by, for the statement not to fail.
+        less: Values that are subtracted, of other repetitions; None: `values` are the figure itself.
     """
 
-    statement: Statement
-    found: str
-    holds: bool | None
+    values: Doubles
+    low: float
+    high: float = math.inf
+    negligible: float = 0.0
+    less: Doubles | None = None
+
+    @property
+    def mean(self) -> float:
+        """The mean over the repetitions."""
+        return float(self.values.mean() - (self.less.mean() if self.less is not None else 0.0))
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the interval of the mean."""
+        if self.less is not None:
+            return unpaired_interval(self.values, self.less, confidence)
+        return mean_interval(self.values, confidence)
 
 
-def check(statement: Statement, summaries: Mapping[str, RunSummary]) -> Finding:
-    """Check a statement against the runs, given by name."""
-    summary = summaries.get(statement.experiment)
-    if summary is None or statement.learner not in summary.learners or not _compared(statement, summary):
-        return Finding(statement, "not run", None)
-    found, holds = _CHECKS[statement.relation](statement, summary, summaries)
-    return Finding(statement, found, holds)
+def _values(case: Case, name: str, summary: RunSummary) -> Doubles:
+    """Return a learner's figure in each repetition at the step of the statement."""
+    learner = summary.learners[name]
+    by_step = {"average": learner.averages, "after": learner.afters}
+    return np.asarray(by_step.get(case.statement.step, learner.figures[summary.last][2]))
 
 
-def _compared(statement: Statement, summary: RunSummary) -> bool:
-    """Say whether the learner that the statement compares with was run, too."""
-    return statement.relation not in {"above", "within", "ratio", "overtakes"} or statement.against in summary.learners
+def _difference(case: Case, summary: RunSummary, times: float = 1.0) -> Doubles:
+    return np.asarray(_values(case, case.learner, summary) - times * _values(case, case.against, summary))
 
 
-def _two(statement: Statement, summary: RunSummary) -> tuple[LearnerSummary, LearnerSummary, float, float]:
-    one, two = summary.learners[statement.learner], summary.learners[statement.against]
-    return one, two, one.mean(summary.last), two.mean(summary.last)
+def _above(case: Case, summary: RunSummary, _: Mapping[str, RunSummary]) -> Figure:
+    value = case.statement.value
+    return Figure(_difference(case, summary), value or 0.0, negligible=NEGLIGIBLE if value is None else 0.0)
 
 
-def _above(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    one, two, mine, other = _two(statement, summary)
-    if statement.value is not None:
-        return f"{mine:.4f} against {other:.4f}", mine - other >= statement.value
-    p_value = paired_difference(one.figures[summary.last][2], two.figures[summary.last][2])
-    return f"{mine:.4f} against {other:.4f}, p = {p_value:.2g}", mine > other and p_value < ALPHA
+def _times(case: Case, summary: RunSummary, _: Mapping[str, RunSummary]) -> Figure:
+    return Figure(_difference(case, summary, case.statement.value or 1.0), 0.0)
 
 
-def _above_other(statement: Statement, summary: RunSummary, all_: Mapping[str, RunSummary]) -> tuple[str, bool | None]:
-    other = all_.get(statement.against)
-    if other is None:
-        return "not run", None
-    mine, theirs = (each.learners[statement.learner].mean(each.last) for each in (summary, other))
-    return f"{mine:.4f} against {theirs:.4f}", mine > theirs
+def _alike(case: Case, summary: RunSummary, _: Mapping[str, RunSummary]) -> Figure:
+    return Figure(_difference(case, summary), -ALIKE, ALIKE)
 
 
-def _best(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    names = [name for name in summary.learners if fnmatchcase(name, statement.against or "*")]
-    values = np.column_stack([summary.learners[name].figures[summary.last][2] for name in names])
-    means = dict(zip(names, values.mean(axis=0).tolist(), strict=True))
-    first = max(means, key=lambda name: means[name])
-    mine = means[statement.learner]
-    best = fisher(values, names).best
-    text = f"{mine:.4f}; highest: {first} {means[first]:.4f}" if first != statement.learner else f"{mine:.4f}, highest"
-    return text, statement.learner in best
+def _about(case: Case, summary: RunSummary, _: Mapping[str, RunSummary]) -> Figure:
+    value = case.statement.value or 0.0
+    return Figure(_values(case, case.learner, summary), value - ABOUT, value + ABOUT)
 
 
-def _within(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    _first, _second, mine, other = _two(statement, summary)
-    return f"{mine:.4f} and {other:.4f}", abs(mine - other) <= (statement.value or 0.0)
+def _above_other(case: Case, summary: RunSummary, all_: Mapping[str, RunSummary]) -> Figure:
+    theirs = _values(case, case.learner, all_[case.against])
+    return Figure(_values(case, case.learner, summary), 0.0, negligible=NEGLIGIBLE, less=theirs)
 
 
-def _about(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    mine = summary.learners[statement.learner].mean(summary.last)
-    return f"{mine:.4f}", abs(mine - (statement.value or 0.0)) <= ABOUT
+def _change(case: Case, summary: RunSummary) -> Doubles:
+    """Return the figure at the end less that before the drift."""
+    return np.asarray(_values(case, case.learner, summary) - summary.learners[case.learner].befores)
 
 
-def _ratio(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    _first, _second, mine, other = _two(statement, summary)
-    return f"{mine:.4f} against {other:.4f}", mine >= (statement.value or 0.0) * other
+def _above_before(case: Case, summary: RunSummary, _: Mapping[str, RunSummary]) -> Figure:
+    return Figure(_change(case, summary), 0.0, negligible=NEGLIGIBLE)
 
 
-def _near(step: int | None, said: float, length: int) -> tuple[str, bool]:
-    """Say whether a step agrees with the paper's; a step at the end of the paper's stream may be a little later."""
-    if step is None:
-        return f"not within {length:,} steps", said >= length
-    return f"step {step:,}", said / EARLY_LATE <= step <= said * EARLY_LATE
+def _recovers(case: Case, summary: RunSummary, _: Mapping[str, RunSummary]) -> Figure:
+    return Figure(_change(case, summary), -ALIKE)
 
 
-def _overtakes(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    one, two, _mine, _other = _two(statement, summary)
-    level = one.means[2] >= two.means[2] - LEVEL
-    below = np.flatnonzero(~level & (one.points > SETTLED_STEPS))
-    if not len(below):
-        return "level from the start", (statement.value or 0.0) <= EARLY_LATE * SETTLED_STEPS
-    held = max(1, round(HELD_SHARE * len(level)))
-    stays = [place for place in range(int(below[0]), len(level)) if level[place : place + held].all()]
-    step = int(one.points[stays[0]]) if stays else None
-    return _near(step, statement.value or 0.0, summary.length)
-
-
-def _reaches(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    step = summary.learners[statement.learner].first_at(statement.value or 0.0)
-    return _near(step, float(statement.step), summary.length)
-
-
-def _recovers(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    learner = summary.learners[statement.learner]
-    before, after = learner.recoveries[0].before, learner.mean(summary.last)
-    return f"{before:.4f} before, {after:.4f} at the end", after >= (statement.value or 1.0) * before - ABOUT
-
-
-_CHECKS = {
+FIGURES: Mapping[str, Callable[[Case, RunSummary, Mapping[str, RunSummary]], Figure]] = {
     "above": _above,
-    "above_other": _above_other,
-    "best": _best,
-    "within": _within,
+    "times": _times,
+    "alike": _alike,
     "about": _about,
-    "ratio": _ratio,
-    "overtakes": _overtakes,
-    "reaches": _reaches,
+    "above_other": _above_other,
+    "above_before": _above_before,
     "recovers": _recovers,
 }
