@@ -14,7 +14,7 @@ from study.report import beyond, differences, sections
 from study.report.claims import check
 from study.report.front import front
 from study.report.page import Context
-from study.report.parts import labels, recovery
+from study.report.parts import labels, rankings, recovery
 from study.report.parts import statements as claims
 from study.report.parts.method import method
 from study.report.parts.statements import ORDER
@@ -28,7 +28,7 @@ Part = Callable[[Context], list[str]]
 
 PAGES: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
     ("statements", "What the paper's text says", (claims.claims, claims.rules, claims.cases)),
-    ("real", "The real data sets, and the paper's table", (sections.real_table, sections.real)),
+    ("real", "The real data sets, and the paper's table", (sections.real_table, sections.real, rankings.of_ours)),
     ("budget", "The role of the budget", (sections.budget,)),
     ("stationary", "Streams without drift", (sections.stationary,)),
     ("drift", "Streams with drift", (sections.drift, differences.scoring)),
@@ -40,7 +40,7 @@ PAGES: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
     ),
     ("labels", "Labels that come late, or not at all", (labels.latency, labels.shares, labels.checked)),
     ("scale", "Long, wide and rare", (beyond.scale,)),
-    ("river", "River's methods", (beyond.river,)),
+    ("river", "River's methods", (beyond.river, rankings.of_rivers)),
     ("tests", "All tests", (sections.tests,)),
 )
 """Pages with the details: name of the file, title, and parts; a part whose experiments were not run is empty."""
@@ -51,6 +51,7 @@ FILES = {
     "tests.csv": "tests of all pairs of methods",
     "claims.csv": "the paper's claims and their verdicts",
     "cases.csv": "every case of every claim",
+    "rankings.csv": "average precision, recall at the alert budget and Brier score on the real data sets",
     "recovery.csv": "examples after each drift until the common level is reached",
 }
 
@@ -87,6 +88,7 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
     _write_tests(context)
     _write_claims(context)
     _write_recoveries(context)
+    write_rows(rankings.COLUMNS, rankings.rows(context), results / "rankings.csv")
     last: tuple[Part, ...] = (partial(method, engine=engine, command=command),)
     pages = (*PAGES, ("method", "How the study is run and scored", last))
     written = []

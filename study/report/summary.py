@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -76,6 +76,7 @@ class LearnerSummary:
             `CURVE_SHARE` of all.
         errors: float32 `[3, p]`, standard errors; zero for one repetition.
         recoveries: A recovery for each known drift.
+        rankings: float64 `[R, 3]`, figures of the scores by `ranking.RANKINGS`; None for synthetic streams.
     """
 
     name: str
@@ -89,6 +90,7 @@ class LearnerSummary:
     means: NDArray[np.float32]
     errors: NDArray[np.float32]
     recoveries: Sequence[Recovery]
+    rankings: Doubles | None
 
     def mean(self, step: int, metric: str = "gmean") -> float:
         """Return the mean over repetitions after `step` examples."""
@@ -177,7 +179,8 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
                 figures[step][:, place] = stack[:, step - 1]
             otherwise[:, place] = _otherwise(repetition, row, curves.gmean[-1], scoring)
         drawn = _curve(total, squares, seen, scoring)
-        learners[name] = _learner(name, figures, otherwise, drawn, gmeans, scoring, levels)
+        learner = _learner(name, figures, otherwise, drawn, gmeans, scoring, levels)
+        learners[name] = replace(learner, rankings=_rankings(stored, row))
     positives = sum(int(repetition.labels.sum()) for repetition in stored)
     return RunSummary(
         run=run,
@@ -265,6 +268,11 @@ def _otherwise(stored: Stored, row: int, final: float, scoring: Scoring) -> tupl
     return math.sqrt(shares[0] * shares[1]), float(unreset)
 
 
+def _rankings(stored: Sequence[Stored], row: int) -> Doubles | None:
+    found = [repetition.rankings[row] for repetition in stored if repetition.rankings is not None]
+    return np.array(found, np.float64) if len(found) == len(stored) else None
+
+
 def _curve(total: Doubles, squares: Doubles, seen: Doubles, scoring: Scoring) -> tuple[Doubles, Doubles]:
     """Return means and standard errors at the points of the curve, float64 `[3, p]` each."""
     points = scoring.points
@@ -298,6 +306,7 @@ def _learner(
         means=drawn[0].astype(np.float32),
         errors=drawn[1].astype(np.float32),
         recoveries=[recovery(gmeans, level, reset, end) for level, (reset, end) in spans],
+        rankings=None,
     )
 
 

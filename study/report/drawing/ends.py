@@ -83,7 +83,14 @@ def label_ends(axis: Axes, ends: Mapping[str, float], marks: Mapping[str, float]
             fontfamily=FONT,
             color=colour,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.5,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
         )
     for name, value in (marks or {}).items():
         axis.plot(

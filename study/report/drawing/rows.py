@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from study.report.drawing.colours import GREY, INK, colour_of
 from study.report.drawing.ends import FONT, LABEL_POINTS
@@ -70,7 +70,7 @@ class DotPanel:
                 fill = "none" if dot.value is None else "full"
                 axis.plot([x], [y], color=colour_of(name), marker=MARKERS[number], markersize=4.2, fillstyle=fill)
         axis.set_xscale("log")
-        axis.set_xlim(10, self.end * BEYOND_SHARE * 1.25)
+        axis.set_xlim(30, self.end * BEYOND_SHARE * 1.25)
         axis.axvline(self.end, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
         axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axis.xaxis.set_minor_locator(NullLocator())
@@ -111,6 +111,7 @@ class BarPanel:
                     )
                 left += count
         axis.set_xlim(0, max(sum(counts) for counts in self.counts.values()))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         _name_rows(axis, list(self.counts), coloured=True)
 
 

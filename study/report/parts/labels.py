@@ -40,9 +40,10 @@ def shares(context: Context) -> list[str]:
 def checked(context: Context) -> list[str]:
     """Write the part on labels that are missing not at random: only predicted positives are checked."""
     said = (
-        "Labels missing not at random: each method decides alone which labels it gets. Examples that it predicts"
-        " positive are checked, and get their true label at once. All others count as negative after a time-out, unless"
-        " a complaint has shown before that they are positive. *waits*: complaints come before the time-out;"
+        "Labels missing not at random: each method decides alone which labels it gets. All examples are checked until"
+        " there are 5,000; after that, those that the method predicts positive. What is checked gets its true label"
+        " within 50 examples. All others count as negative after 1,000 examples, the time-out, unless a complaint has"
+        " shown before that they are positive. *waits*: complaints come before the time-out;"
         " *corrected*: they come after it, and correct the label (`join.corrections: correct`); *never*: there are no"
         " complaints."
     )
