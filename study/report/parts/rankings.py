@@ -37,9 +37,10 @@ def _rankings(context: Context, prefix: str) -> list[str]:
             "G-mean rates classes. These figures rate the scores on arrival, over the whole stream. *Average precision*"
             " is the area below the precision-recall curve; chance has the share of positives. *Recall at the budget*:"
             f" a team can check {ALERTS_PER_POSITIVE:g} examples for each positive one that the set has; it checks the"
-            f" highest scores of each {BLOCK_EXAMPLES:,} examples. *Brier score*: the mean squared error of the score as"
-            " a probability; lower is better, and a constant score equal to the share of positives has the value in the"
-            " row *share*. Methods that balance the classes give scores that are no probabilities, and pay for it here."
+            f" highest scores of each {BLOCK_EXAMPLES:,} examples. *Brier score*: the mean squared error of the score"
+            " as a probability; lower is better. The row *share* has the figures of a constant score, equal to the"
+            " share of positives. The scores of methods that balance the classes are no probabilities, which the Brier"
+            " score shows."
         ),
         "",
     ]
