@@ -47,7 +47,7 @@ class Statement:
         claim: The claim in our words; statements with the same claim are parts of one claim.
         source: Label of the figure or table that it is about.
         experiments: Our experiments that can confirm it.
-        relation: The relation to check; see `study.report.claims`.
+        relation: The relation to check; see `study.report.claims.check`.
         learners: The learners that it is about; `a|b` is the one of the two with the higher mean, where the paper does
             not say which budget it used.
         against: The learners, or experiments, that they are compared with; `*` matches several.

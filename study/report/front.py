@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from study.report.beyond import duels
+from study.report.claims.intervals import Verdict
 from study.report.figures import BarPanel, CurvePanel, PairPanel, Panel
-from study.report.intervals import Verdict
 from study.report.page import CONCEPTS, DRIFTS, Context
 from study.report.parts import labels
 from study.report.parts.recovery import reached

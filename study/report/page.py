@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from study.report.claims import Claim
+from study.report.claims.check import Claim
 from study.report.figures import Panel, draw
 from study.report.scores import METRICS
 from study.report.summary import RunSummary, mean_and_error

@@ -11,7 +11,7 @@ from rich.progress import track
 from stream_app.terminal import Terminal
 from study.paper import statements
 from study.report import beyond, differences, sections
-from study.report.claims import check
+from study.report.claims.check import check
 from study.report.front import front
 from study.report.page import Context
 from study.report.parts import labels, rankings, recovery

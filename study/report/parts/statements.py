@@ -1,9 +1,9 @@
 """The claims of the paper's text: which hold, which fail, and which the repetitions cannot decide."""
 
-from study.report.claims import ABOUT, ALIKE, NEGLIGIBLE, Claim
-from study.report.intervals import CONFIDENCE, Verdict
+from study.report.claims.check import ABOUT, ALIKE, NEGLIGIBLE, Claim
+from study.report.claims.intervals import CONFIDENCE, Verdict
+from study.report.claims.steps import EARLY_LATE
 from study.report.page import Context
-from study.report.steps import EARLY_LATE
 from study.report.tables import markdown
 
 ORDER = (Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED)
@@ -69,7 +69,7 @@ def rules(context: Context) -> list[str]:
             " two ends these are two one-sided tests (equivalence) at 2.5 % each. It *fails* if the interval lies"
             " outside of the range; since one case refutes a claim, the interval of a claim of k cases has a confidence"
             " of 1 - 0.05 / k for this. It is *undecided* otherwise. *Best* means: above each of the other methods that"
-            " the paper compares. The margins are constants of `study/report/claims.py` and `study/report/steps.py`."
+            " the paper compares. The margins are constants of `study/report/claims/check.py` and `study/report/claims/steps.py`."
         ),
         "",
         *markdown(("statement", "figure", "allowed range"), rows, left=3),

@@ -6,11 +6,11 @@ import pytest
 pytest.importorskip("statsmodels", reason="the optional extra `study` is not installed")
 
 from study.paper import Statement
-from study.report.claims import Claim, check
+from study.report.claims.check import Claim, check
+from study.report.claims.intervals import Interval, Verdict, mean_interval, unpaired_interval, verdict
 from study.report.drawing.colours import COLOURS, colour_of
 from study.report.drawing.ends import spread
 from study.report.front import place_of
-from study.report.intervals import Interval, Verdict, mean_interval, unpaired_interval, verdict
 from study.report.summary import RunSummary, gmeans_of, summarise
 from study.run.experiment import Run, parse
 from study.run.runs import Repetition

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from study.paper import Statement
-from study.report.intervals import Doubles, Interval, Verdict, verdict
+from study.report.claims.intervals import Doubles, Interval, Verdict, verdict
 from study.report.summary import RESAMPLES, RunSummary, resampling_weights
 
 Curves = Callable[[RunSummary, str], tuple[NDArray[np.int64], Doubles]]

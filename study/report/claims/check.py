@@ -15,8 +15,16 @@ from itertools import groupby
 import numpy as np
 
 from study.paper import Statement
-from study.report.intervals import CONFIDENCE, Doubles, Interval, Verdict, mean_interval, unpaired_interval, verdict
-from study.report.steps import STEP_RELATIONS, Curves, step_interval
+from study.report.claims.intervals import (
+    CONFIDENCE,
+    Doubles,
+    Interval,
+    Verdict,
+    mean_interval,
+    unpaired_interval,
+    verdict,
+)
+from study.report.claims.steps import STEP_RELATIONS, Curves, step_interval
 from study.report.summary import RunSummary
 
 ALIKE = 0.05
