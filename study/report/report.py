@@ -51,7 +51,6 @@ FILES = {
     "tests.csv": "tests of all pairs of methods",
     "claims.csv": "the paper's claims and their verdicts",
     "cases.csv": "every case of every claim",
-    "rankings.csv": "average precision, recall at the alert budget and Brier score on the real data sets",
     "recovery.csv": "examples after each drift until the common level is reached",
 }
 
@@ -88,7 +87,6 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
     _write_tests(context)
     _write_claims(context)
     _write_recoveries(context)
-    write_rows(rankings.COLUMNS, rankings.rows(context), results / "rankings.csv")
     last: tuple[Part, ...] = (partial(method, engine=engine, command=command),)
     pages = (*PAGES, ("method", "How the study is run and scored", last))
     written = []

@@ -43,12 +43,12 @@ def real_table(context: Context) -> list[str]:
         (
             "The paper gives standard deviations in brackets here, and does not say for Fraud and MNIST whether its"
             " AREBA_20/50 is 20 or 50: both are shown. Our bold and dagger: among these methods alone, as in the paper"
-            " (they are explained above). *Beyond 2 SE*: the difference is larger than twice its standard error,"
+            " ([explained](method.md)). *Beyond 2 SE*: the difference is larger than twice its standard error,"
             f" made of both standard deviations and numbers of repetitions ({PAPER_REPETITIONS} in the paper)."
         ),
         "",
         *markdown(headings, rows, left=3),
-        f"{outside} of {asked} figures lie outside two standard errors; the explanation is below.",
+        f"{outside} of {asked} figures lie outside two standard errors ([what was tried](differences.md)).",
         "",
     ]
 

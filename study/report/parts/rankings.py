@@ -1,13 +1,11 @@
 """Figures that rate scores, not classes, on the real data sets."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from study.report.page import Context, cell
-from study.report.summary import RunSummary, mean_and_error
+from study.report.summary import RunSummary
 from study.report.tables import markdown
 from study.run.ranking import ALERTS_PER_POSITIVE, BLOCK_EXAMPLES, RANKINGS
-
-COLUMNS = ("experiment", "learner", "metric", "mean", "standard_deviation", "repetitions")
 
 HEADINGS = ("average precision", "recall at the budget", "Brier score")
 
@@ -77,13 +75,3 @@ def _leaders(summary: RunSummary) -> str:
         f"Highest average precision: {first}; highest recall at the budget: {second}; lowest Brier score: {third};"
         f" highest G-mean at the end: {gmean}."
     )
-
-
-def rows(context: Context) -> Iterable[Sequence[object]]:
-    """Yield the rows of `rankings.csv`: means and standard deviations of each run and learner."""
-    for run, summary in context.summaries.items():
-        for name, learner in summary.learners.items():
-            if learner.rankings is not None:
-                for column, metric in enumerate(RANKINGS):
-                    mean, deviation, _ = mean_and_error(learner.rankings[:, column])
-                    yield run, name, metric, f"{mean:.6f}", f"{deviation:.6f}", summary.repetitions

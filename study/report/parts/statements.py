@@ -69,7 +69,8 @@ def rules(context: Context) -> list[str]:
             " two ends these are two one-sided tests (equivalence) at 2.5 % each. It *fails* if the interval lies"
             " outside of the range; since one case refutes a claim, the interval of a claim of k cases has a confidence"
             " of 1 - 0.05 / k for this. It is *undecided* otherwise. *Best* means: above each of the other methods that"
-            " the paper compares. The margins are constants of `study/report/claims/check.py` and `study/report/claims/steps.py`."
+            " the paper compares. The margins are constants of `check.py` and `steps.py` in"
+            " `study/report/claims`."
         ),
         "",
         *markdown(("statement", "figure", "allowed range"), rows, left=3),
