@@ -72,6 +72,6 @@ def verdict(interval: Interval, wide: Interval, low: float, high: float, negligi
     """
     if low < interval.low and interval.high < high:
         return Verdict.HOLDS
-    if wide.high < low + negligible or wide.low > high or (wide.high <= low and negligible == 0.0):
+    if wide.high <= low + negligible or wide.low >= high:
         return Verdict.FAILS
     return Verdict.UNDECIDED
