@@ -173,17 +173,17 @@ def test_late_labels_are_scored_from_the_first_one(tmp_path: Path) -> None:
 
 def test_curves_begin_at_the_first_positive_example(tmp_path: Path) -> None:
     """The convention that a class counts as recognised before its first example must not look like skill."""
-    run = _run()
-    labels = (np.arange(LENGTH) >= 50).astype(np.int8)
-    labels[80:] = 0
-    wrong = 1 - labels
-    store = _store(tmp_path)
-    store.put(run, 0, Repetition(np.stack([wrong, labels]), np.zeros((2, LENGTH), np.float32), labels, 1.0))
+    run, store = _run(), _store(tmp_path)
+    for repetition, first in enumerate((50, 10)):
+        labels = (np.arange(LENGTH) >= first).astype(np.int8)
+        labels[first + 30 :] = 0
+        classes = np.stack([0 * labels, labels])
+        store.put(run, repetition, Repetition(classes, np.zeros((2, LENGTH), np.float32), labels, 1.0))
     summary = summarise(run, store)
     assert summary is not None
     means = summary.learners["areba_20"].means[2]
-    assert np.isnan(means[:50]).all()
-    assert (means[50:] == 0.0).all()
+    assert np.isnan(means[:10]).all()
+    assert (means[10:] == 0.0).all(), "a repetition without a positive example does not count"
 
 
 def _store(folder: Path, engine: str = "1") -> Store:
