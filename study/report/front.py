@@ -124,7 +124,7 @@ def _real(context: Context) -> list[str]:
             f" ([table](real.md), [what was tried](differences.md));{text}."
         ),
         "",
-        *[line for line in figure if not line.startswith("In the paper")],
+        *figure[:2],
     ]
 
 
@@ -160,6 +160,8 @@ def _labels(context: Context) -> list[str]:
         (
             f"**Labels decide**: AREBA_20's average G-mean on Sine with 1 % positive examples goes {'; '.join(said)}"
             " ([details](labels.md))."
+            if said
+            else "**Labels decide** ([details](labels.md))."
         ),
         "",
         *context.figure("labels", "Labels that come late, or not at all", [panels]),

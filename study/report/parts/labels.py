@@ -47,7 +47,23 @@ def checked(context: Context) -> list[str]:
         " *corrected*: they come after it, and correct the label (`join.corrections: correct`); *never*: there are no"
         " complaints."
     )
-    return _levels(context, "Only predicted positives are checked", CHECKED, said, "policy")
+    return [*_levels(context, "Only predicted positives are checked", CHECKED, said, "policy"), *_corrections(context)]
+
+
+def _corrections(context: Context) -> list[str]:
+    """Write for how many methods late corrections change nothing at all."""
+    own = context.some((CHECKED["corrected"], CHECKED["never"]))
+    if len(own) < 2 or own[0].numbers != own[1].numbers:
+        return []
+    corrected, never = (summary.learners for summary in own)
+    same = [name for name in corrected if (corrected[name].averages == never[name].averages).all()]
+    return [
+        (
+            f"- Corrections after the time-out change nothing for {len(same)} of {len(corrected)} methods: a method"
+            " with queues learns a corrected example only while it keeps it, and the others take no step back."
+        ),
+        "",
+    ]
 
 
 def panels(context: Context) -> list[Panel]:
