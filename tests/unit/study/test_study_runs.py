@@ -143,7 +143,7 @@ def test_all_learners_recover_to_the_level_of_the_best(tmp_path: Path) -> None:
     run = _run(drift="posterior", drift_step=150)
     labels = (np.arange(LENGTH) % 2).astype(np.int8)
     good, weak = labels.copy(), labels.copy()
-    good[150:200] = 1
+    good[150:170] = 1
     weak[:150] ^= (np.arange(150) % 3 == 0).astype(np.int8)
     weak[150:] ^= (np.arange(150) % 4 == 0).astype(np.int8)
     store = _store(tmp_path)
