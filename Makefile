@@ -85,12 +85,14 @@ bench: setup ## measure speeds and write benchmarks/results.json (half an hour)
 bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, and write docs/benchmarks.md (6 minutes)
 	$(BIN)/python -m benchmarks.peers
 
-study-quick: setup ## run a part of the study, 10 repetitions each, and compare it with the committed results
+QUICK = 'sine-1-*' budget-circle-1-stationary real-credit real-cervical variant-cervical-onehot
+QUICK_LABELS = latency-0 latency-10000 share-100 'checked-*'
+
+study-quick: setup ## run a part of the study, up to 10 repetitions each, and compare it with the committed results
 	rm -rf .local/study-quick
-	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical \
-		variant-cervical-onehot --reps 10 --store .local/study-quick/store
-	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical \
-		variant-cervical-onehot --store .local/study-quick/store \
+	$(BIN)/python -m study run $(QUICK) --reps 10 --store .local/study-quick/store
+	$(BIN)/python -m study run $(QUICK_LABELS) --reps 1 --store .local/study-quick/store
+	$(BIN)/python -m study report $(QUICK) $(QUICK_LABELS) --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
 reference: setup ## write docs/reference.md and asyncapi.yaml from the code

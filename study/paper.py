@@ -41,25 +41,26 @@ class TableFigure:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement of the paper's text.
+    """A statement of the paper's text: a relation that must hold in every experiment and for every pair of learners.
 
     Attributes:
+        claim: The claim in our words; statements with the same claim are parts of one claim.
         source: Label of the figure or table that it is about.
-        text: The statement in our words.
-        experiment: Our experiment that can confirm it.
-        relation: The relation to check; see `study.claims`.
-        learner: The learner that it is about.
-        against: The learner that it is compared with; `*` matches several.
-        step: `last`, or the step that the paper gives.
+        experiments: Our experiments that can confirm it.
+        relation: The relation to check; see `study.report.claims.check`.
+        learners: The learners that it is about; `a|b` is the one of the two with the higher mean, where the paper does
+            not say which budget it used.
+        against: The learners, or experiments, that they are compared with; `*` matches several.
+        step: `last`, `average` (over the stream), `after` (averaged since the drift), or the step that the paper gives.
         value: The paper's number; None if the paper states none.
     """
 
+    claim: str
     source: str
-    text: str
-    experiment: str
+    experiments: tuple[str, ...]
     relation: str
-    learner: str
-    against: str
+    learners: tuple[str, ...]
+    against: tuple[str, ...]
     step: str
     value: float | None
 
@@ -90,12 +91,12 @@ def statements() -> Sequence[Statement]:
     """Return every statement, in the paper's order."""
     return [
         Statement(
+            claim=row["claim"],
             source=row["source"],
-            text=row["statement"],
-            experiment=row["experiment"],
+            experiments=tuple(row["experiments"].split()),
             relation=row["relation"],
-            learner=row["learner"],
-            against=row["against"],
+            learners=tuple(row["learners"].split()),
+            against=tuple(row["against"].split()),
             step=row["step"],
             value=float(row["value"]) if row["value"] else None,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from study.report.claims import Finding
+from study.report.claims.check import Claim
 from study.report.figures import Panel, draw
 from study.report.scores import METRICS
 from study.report.summary import RunSummary, mean_and_error
@@ -31,14 +31,14 @@ class Context:
         summaries: All runs with a finished repetition, by name.
         fisher: The paper's tests on the final G-means, by run.
         friedman: The tests that do not assume sphericity, by run.
-        findings: The paper's statements, checked.
+        claims: The claims of the paper's text, checked.
         folder: The folder of the figures.
     """
 
     summaries: Mapping[str, RunSummary]
     fisher: dict[str, Comparison]
     friedman: dict[str, Comparison]
-    findings: list[Finding]
+    claims: list[Claim]
     folder: Path
 
     def some(self, names: Iterable[str]) -> list[RunSummary]:
@@ -46,13 +46,20 @@ class Context:
         return [self.summaries[name] for name in names if name in self.summaries]
 
     def figure(
-        self, name: str, title: str, rows: Sequence[Sequence[Panel]], shown: Sequence[RunSummary] = ()
+        self,
+        name: str,
+        title: str,
+        rows: Sequence[Sequence[Panel]],
+        shown: Sequence[RunSummary] = (),
+        *,
+        note: str = "",
+        width_inches: float = 0.0,
     ) -> list[str]:
         """Draw the panels; return the lines that show the figure and name the paper's, or no lines without panels."""
         rows = [row for row in rows if row]
         if not rows:
             return []
-        draw(rows, self.folder / f"{name}.png", title)
+        draw(rows, self.folder / f"{name}.png", title, note, width_inches)
         labels = dict.fromkeys(label for summary in shown for label in (summary.run.experiment.paper or "").split())
         named = ", ".join(f"`{label}`" for label in labels)
         return [f"![{title}]({name}.png)", "", *([f"In the paper: {named}.", ""] if named else [])]

@@ -1,48 +1,62 @@
-"""The report: a Markdown page with tables and figures, and the CSV files that contain all figures of the page."""
+"""The report: one page with five figures, pages with the details, and CSV files that contain all figures."""
 
-import importlib.metadata
-import platform
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.progress import track
 
 from stream_app.terminal import Terminal
 from study.paper import statements
 from study.report import beyond, differences, sections
-from study.report.claims import check
-from study.report.headlines import headlines
+from study.report.claims.check import check
+from study.report.front import front
 from study.report.page import Context
-from study.report.summary import summarise
-from study.report.tables import markdown, write_final, write_repetitions, write_rows
-from study.run.experiment import VARIES_TEXT, Run
+from study.report.parts import labels, rankings, recovery
+from study.report.parts import statements as claims
+from study.report.parts.method import method
+from study.report.parts.statements import ORDER
+from study.report.summary import RunSummary, gmeans_of, summarise
+from study.report.tables import write_final, write_repetitions, write_rows
+from study.run.experiment import Run
 from study.run.store import Store, engine_version
-from study.run.streams import source_of
 from study.statistics import fisher, friedman
 
-PACKAGES = ("numpy", "numba", "torch", "scipy", "statsmodels", "pandas", "river", "matplotlib")
+Part = Callable[[Context], list[str]]
 
-SECTIONS: tuple[Callable[[Context], list[str]], ...] = (
-    sections.real_table,
-    sections.statements,
-    sections.budget,
-    sections.stationary,
-    sections.drift,
-    sections.real,
-    differences.varies,
-    differences.differences,
-    differences.scoring,
-    beyond.latency,
-    beyond.shares,
-    beyond.recovery,
-    beyond.scale,
-    beyond.river,
-    sections.tests,
+PAGES: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
+    ("statements", "What the paper's text says", (claims.claims, claims.rules, claims.cases)),
+    ("real", "The real data sets, and the paper's table", (sections.real_table, sections.real, rankings.of_ours)),
+    ("budget", "The role of the budget", (sections.budget,)),
+    ("stationary", "Streams without drift", (sections.stationary,)),
+    ("drift", "Streams with drift", (sections.drift, differences.scoring)),
+    ("recovery", "Recovery from drift", (recovery.recovery,)),
+    (
+        "differences",
+        "Where our figures differ from the paper's",
+        (differences.varies, differences.differences),
+    ),
+    ("labels", "Labels that come late, or not at all", (labels.latency, labels.shares, labels.checked)),
+    ("scale", "Long, wide and rare", (beyond.scale,)),
+    ("river", "River's methods", (beyond.river, rankings.of_rivers)),
+    ("tests", "All tests", (sections.tests,)),
 )
+"""Pages with the details: name of the file, title, and parts; a part whose experiments were not run is empty."""
+
+FILES = {
+    "final.csv": "means and standard deviations at steps 500, 1,000, 2,500, 5,000 and the last",
+    "repetitions.csv": "figures of every repetition after the last step",
+    "tests.csv": "tests of all pairs of methods",
+    "claims.csv": "the paper's claims and their verdicts",
+    "cases.csv": "every case of every claim",
+    "recovery.csv": "examples after each drift until the common level is reached",
+}
 
 
 def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command: str, console: Terminal) -> Path:
-    """Write the report of all finished repetitions and return the path of the page.
+    """Write the report of all finished repetitions and return the path of its first page.
 
     Raises:
         StateError: A stored repetition is damaged.
@@ -56,94 +70,58 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
         summaries={summary.run.name: summary for summary in summaries},
         fisher={},
         friedman={},
-        findings=[],
+        claims=[],
         folder=results,
     )
     for summary in summaries:
         names = list(summary.learners)
         context.fisher[summary.run.name] = fisher(summary.finals(), names)
         context.friedman[summary.run.name] = friedman(summary.finals(), names)
-    context.findings.extend(check(statement, context.summaries) for statement in statements())
+
+    def curves(summary: RunSummary, learner: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        return gmeans_of(summary.run, learner, store)
+
+    context.claims.extend(check(statements(), context.summaries, curves))
     write_final(summaries, results / "final.csv")
     write_repetitions(summaries, results / "repetitions.csv")
     _write_tests(context)
     _write_claims(context)
     _write_recoveries(context)
-    lines = [*_head(context, engine, command), *headlines(context)]
-    for section in track(SECTIONS, "writing", console=console, transient=True):
-        lines += section(context)
+    last: tuple[Part, ...] = (partial(method, engine=engine, command=command),)
+    pages = (*PAGES, ("method", "How the study is run and scored", last))
+    written = []
+    for name, title, parts in track(pages, "writing", console=console, transient=True):
+        lines = [line for part in parts for line in part(context)]
+        if lines:
+            _write_page(results / f"{name}.md", [f"# {title}", "", "[The report](report.md)", "", *lines])
+            written.append(f"[{title}]({name}.md)")
     path = results / "report.md"
-    path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    _write_page(path, [*INTRODUCTION, *front(context), *_links(written)])
     return path
 
 
-def _head(context: Context, engine: str, command: str) -> list[str]:
-    summaries = context.summaries.values()
-    hours = sum(summary.seconds for summary in summaries) / 3600
-    paper_hours = sum(
-        summary.seconds for summary in summaries if summary.run.experiment.group not in {"beyond", "variant"}
-    )
-    sources = sorted({source_of(summary.run.experiment.stream) for summary in summaries} - {"synthetic"})
-    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
-    ways = sorted({summary.run.varies for summary in summaries})
-    return [
-        "# The study",
-        "",
-        (
-            "The paper: K. Malialis, C. G. Panayiotou, M. M. Polycarpou, *Online Learning With Adaptive Rebalancing in"
-            " Nonstationary Environments*, TNNLS 2020. Our results are shown next to it; every number here is computed"
-            " from the repetitions by `python -m study report`, and is in `final.csv`, `repetitions.csv`, `tests.csv`, "
-            "`claims.csv` or `recovery.csv` beside this page."
-        ),
-        "",
-        *markdown(
-            ("what", "value"),
-            [
-                ("engine", f"areba {engine}"),
-                ("versions", f"Python {platform.python_version()}, {versions}"),
-                ("machine", f"{platform.system()} {platform.machine()}"),
-                ("commands", f"`python -m study run all`, then `{command}`"),
-                ("seeds", "repetition r of an experiment has its file's seed + r (seed 0 in all files)"),
-                ("data sets", ", ".join(sources) or "none"),
-                ("time", f"{hours:.1f} h of one core in all, {paper_hours / 3600:.1f} h for the paper's experiments"),
-            ],
-            left=2,
-        ),
-        "How it is run and scored:",
-        "",
-        (
-            "- Each repetition goes through the worker's own stages: encoded records, merge, join, all learners on"
-            " the same"
-            " stream, labels directly after their examples unless an experiment says otherwise."
-        ),
-        *(f"- A repetition of kind *{way}* varies {VARIES_TEXT[way]}." for way in ways),
-        (
-            "- Prequential recall, specificity and G-mean, fading factor 0.99. A class counts as 1.0 before its first"
-            " example. At a known drift the sums restart, and a class counts as 0.0 until it comes again (the"
-            " authors'"
-            " program does the same; the running application never resets). With label noise the learner gets the noisy"
-            " label, the scorer the clean one."
-        ),
-        (
-            "- Brackets hold one standard error. **Bold**: the highest mean, and what the repeated-measures ANOVA with"
-            " Fisher's least significant difference (5 %) does not tell from it. A dagger (†): the same by"
-            " Friedman's test"
-            " with Wilcoxon's signed-rank tests and Holm's correction, which do not assume sphericity."
-        ),
-        (
-            "- In `final.csv` imbalance is in percent, noise is a share, and a name with `.data`, `.both` or"
-            " `.weights` at"
-            " its end is the same experiment with that in the place of its first way of varying."
-        ),
-        "",
-    ]
+INTRODUCTION = (
+    "# The study",
+    "",
+    (
+        "AREBA (Malialis, Panayiotou, Polycarpou, *Online Learning With Adaptive Rebalancing in Nonstationary"
+        " Environments*, TNNLS 2020) learns from streams in which one class is rare and the world changes. This page"
+        " has five findings of our repetition of the paper's experiments, and of experiments beyond it. *G-mean* is the"
+        " geometric mean of the shares of positive and of negative examples that a method recognises: 1 is perfect, and"
+        " 0 means that one class is never recognised. A method is scored on each example before it learns from it."
+        " AREBA_20 keeps at most 20 examples."
+    ),
+    "",
+)
 
 
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
+def _write_page(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def _links(written: Sequence[str]) -> list[str]:
+    files = "; ".join(f"[{name}]({name}): {text}" for name, text in FILES.items())
+    return ["## More", "", f"Details: {', '.join(written)}.", "", f"All figures: {files}."]
 
 
 def _write_tests(context: Context) -> None:
@@ -170,15 +148,22 @@ def _write_tests(context: Context) -> None:
 def _write_claims(context: Context) -> None:
     rows = [
         (
-            finding.statement.source,
-            finding.statement.text,
-            finding.statement.experiment,
-            finding.found,
-            {True: "yes", False: "no", None: "not asked"}[finding.holds],
+            claim.text,
+            claim.source,
+            len(claim.findings),
+            *(claim.count(verdict) for verdict in ORDER),
+            claim.verdict.value,
         )
-        for finding in context.findings
+        for claim in context.claims
     ]
-    write_rows(("source", "statement", "experiment", "found", "holds"), rows, context.folder / "claims.csv")
+    columns = ("claim", "source", "cases", *(verdict.value for verdict in ORDER), "verdict")
+    write_rows(columns, rows, context.folder / "claims.csv")
+    cases = [
+        (claim.text, finding.case.text, finding.case.experiment, finding.found, finding.verdict.value)
+        for claim in context.claims
+        for finding in claim.findings
+    ]
+    write_rows(("claim", "case", "experiment", "found", "verdict"), cases, context.folder / "cases.csv")
 
 
 def _write_recoveries(context: Context) -> None:
@@ -188,11 +173,12 @@ def _write_recoveries(context: Context) -> None:
             learner.name,
             back.drift_step,
             f"{back.before:.6f}",
+            f"{back.level:.6f}",
             *("" if value is None else value for value in (back.steps, back.low, back.high)),
         )
         for name, summary in context.summaries.items()
         for learner in summary.learners.values()
         for back in learner.recoveries
     ]
-    columns = ("experiment", "learner", "drift_step", "gmean_before", "examples_to_recover", "low", "high")
+    columns = ("experiment", "learner", "drift_step", "gmean_before", "level", "examples_to_level", "low", "high")
     write_rows(columns, rows, context.folder / "recovery.csv")

@@ -29,18 +29,25 @@ class Curves:
 
 
 def prequential_sums(
-    predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int], fading: float
+    predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int], fading: float, first: int = 0
 ) -> NDArray[np.float64]:
-    """Compute the sums after each step, float64 `[n, 4]` by `prequential.COLUMNS`; each reset begins new sums."""
-    sums = np.empty((len(labels), len(COLUMNS)))
-    starts = [0, *resets]
+    """Compute the sums after each step, float64 `[n, 4]` by `prequential.COLUMNS`; each reset begins new sums.
+
+    The sums begin at index `first`, and are zero before it.
+    """
+    sums = np.zeros((len(labels), len(COLUMNS)))
+    starts = [first, *resets]
     for start, end in zip(starts, [*resets, len(labels)], strict=True):
         sums[start:end] = Prequential(fading).run(predicted[start:end], labels[start:end])
     return sums
 
 
 def curves_of(
-    predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int] = (), fading: float = 0.99
+    predicted: NDArray[np.int8],
+    labels: NDArray[np.int8],
+    resets: Sequence[int] = (),
+    fading: float = 0.99,
+    first: int = 0,
 ) -> Curves:
     """Compute the figures at every step.
 
@@ -49,8 +56,9 @@ def curves_of(
         labels: int8 `[n]`, the clean classes.
         resets: Steps of known drifts, ascending.
         fading: Fading factor of the sums.
+        first: Index of the first example that is scored; it must lie before all resets.
     """
-    sums = prequential_sums(predicted, labels, resets, fading)
+    sums = prequential_sums(predicted, labels, resets, fading, first)
     missing = np.full(len(labels), BEFORE_FIRST)
     if resets:
         missing[resets[0] :] = AFTER_RESET

@@ -45,7 +45,7 @@ def real_table(context: Context) -> list[str]:
         (
             "The paper gives standard deviations in brackets here, and does not say for Fraud and MNIST whether its"
             " AREBA_20/50 is 20 or 50: both are shown. Our bold and dagger: among these methods alone, as in the paper"
-            " (they are explained above). *Beyond 2 SE*: the difference is larger than twice its standard error,"
+            " ([explained](method.md)). *Beyond 2 SE*: the difference is larger than twice its standard error,"
             f" made of both standard deviations and numbers of repetitions ({PAPER_REPETITIONS} in the paper)."
             " *In sd of one draw*: the difference divided by the standard deviation of our single repetitions, **bold**"
             " beyond 2. The authors' program starts all repetitions from one seed (the paper's standard deviation on"
@@ -56,7 +56,7 @@ def real_table(context: Context) -> list[str]:
         *markdown(headings, rows, left=3),
         (
             f"{errors[0]} of {errors[1]} figures lie outside two standard errors, {draws[0]} more than two standard"
-            " deviations of a single draw away; the explanation is below."
+            " deviations of a single draw away; see [what was tried](differences.md)."
         ),
         "",
     ]
@@ -114,37 +114,6 @@ def table_counts(context: Context, *, draws: bool = False) -> dict[str, tuple[in
     return counts
 
 
-def statements(context: Context) -> list[str]:
-    """Write the statements of the paper's text with the results of their checks."""
-    asked = [finding for finding in context.findings if finding.holds is not None]
-    if not asked:
-        return []
-    holds = sum(finding.holds is True for finding in asked)
-    rows = [
-        [
-            f"`{finding.statement.source}`",
-            finding.statement.text,
-            finding.statement.experiment,
-            finding.found,
-            "yes" if finding.holds else "**no**",
-        ]
-        for finding in asked
-    ]
-    return [
-        "## What the paper's text says",
-        "",
-        (
-            f"{holds} of {len(asked)} statements hold here. Numbers are G-means at the end unless a step is named."
-            f" *Above*"
-            " asks for p < 0.05; *best* for nothing that the tests find higher; *about* for 0.1; *alike* for 0.05; a"
-            " step"
-            " read off a figure for a factor of two."
-        ),
-        "",
-        *markdown(("figure", "the paper says", "experiment", "found here", "holds"), rows, left=4),
-    ]
-
-
 def budget(context: Context) -> list[str]:
     """Write the part that compares QBR and AREBA by budget."""
     stationary = context.some(f"budget-circle-{imbalance}-stationary" for imbalance in IMBALANCES)
@@ -192,7 +161,7 @@ def _before_and_after(summaries: Sequence[RunSummary]) -> list[Panel]:
             values[_percent(summary)] = [mean for mean, _ in column]
             errors[_percent(summary)] = [error for _, error in column]
         levels = [name.removeprefix("areba_") for name in summaries[0].learners]
-        panels.append(LevelPanel(title, levels, values, errors, "B", "G-mean", own_legend=True))
+        panels.append(LevelPanel(title, levels, values, errors, "B", "G-mean"))
     return panels
 
 
@@ -247,7 +216,6 @@ def real(context: Context) -> list[str]:
     own = context.some(f"real-{name}" for name in REAL)
     if not own:
         return []
-    panels: list[Panel] = [_real_panel(summary) for summary in own]
     headings = [summary.run.experiment.stream.source for summary in own]
     sizes = [
         f"- {summary.run.experiment.title}: {summary.length:,} examples, {summary.positive_percent:.4g} % positive."
@@ -258,16 +226,37 @@ def real(context: Context) -> list[str]:
         "",
         *sizes,
         "",
-        *context.figure("real", "Real data sets", [panels[:3], panels[3:]], own),
+        *real_figure(context),
         *finals_table(context, own, headings),
     ]
 
 
+def real_figure(context: Context) -> list[str]:
+    """Draw the curves on the real data sets, with the paper's final figures; return the lines that show the picture."""
+    own = context.some(f"real-{name}" for name in REAL)
+    panels: list[Panel] = [_real_panel(summary) for summary in own]
+    rows = [panels[:3], panels[3:]]
+    return context.figure("real", "Real data sets", rows, own, note="diamond: the paper's final figure")
+
+
 def _real_panel(summary: RunSummary) -> CurvePanel:
-    title = summary.run.experiment.title
-    if summary.length <= FOREST_STEPS or summary.run.experiment.stream.source != "forest":
-        return CurvePanel(title, summary)
-    return CurvePanel(f"{title}, the first {FOREST_STEPS:,}", summary, last_step=FOREST_STEPS)
+    """Return the panel of a data set with the paper's methods; its axis begins below the lowest final figure."""
+    marks = {
+        name: figure.mean
+        for figure in table_figures()
+        if figure.experiment == summary.run.name
+        for name in figure.learners
+        if name in summary.learners
+    }
+    drawn = [name for name in summary.learners if name in marks]
+    finals = [summary.learners[name].mean(summary.last) for name in drawn] + list(marks.values())
+    lowest, highest = min(finals), max(finals)
+    low = max(-0.02, math.floor(10 * lowest) / 10 - 0.1)
+    title, end = summary.run.experiment.title, 0
+    if summary.run.experiment.stream.source == "forest" and summary.length > FOREST_STEPS:
+        title, end, low = f"{title}, the first {FOREST_STEPS:,}", FOREST_STEPS, -0.02
+    limits = (low, min(1.02, math.ceil(10 * highest) / 10 + 0.1))
+    return CurvePanel(title, summary, learners=tuple(drawn), last_step=end, marks=marks, limits=limits)
 
 
 def tests(context: Context) -> list[str]:

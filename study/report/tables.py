@@ -7,6 +7,7 @@ from pathlib import Path
 from study.report.scores import METRICS
 from study.report.summary import RunSummary, mean_and_error
 from study.run.experiment import Run
+from study.run.ranking import RANKINGS
 
 FINAL_COLUMNS = (
     "experiment",
@@ -24,7 +25,8 @@ FINAL_COLUMNS = (
 )
 """`imbalance` is in percent (a data set's own share of class 1), `noise` a share, as in a replayer's stream options."""
 
-REPETITION_COLUMNS = ("experiment", "learner", "budget", "repetition", "step", *METRICS, "average_gmean")
+REPETITION_COLUMNS = ("experiment", "learner", "budget", "repetition", "step", *METRICS, "average_gmean", *RANKINGS)
+"""The figures of scores, `RANKINGS`, are empty for synthetic streams."""
 
 DECIMALS = 6
 
@@ -79,7 +81,10 @@ def write_repetitions(summaries: Sequence[RunSummary], path: Path) -> None:
                 for number in range(summary.repetitions):
                     figures = [f"{value:.{DECIMALS}f}" for value in learner.figures[summary.last][:, number]]
                     average = f"{learner.averages[number]:.{DECIMALS}f}"
-                    writer.writerow((*head, summary.numbers[number], summary.last, *figures, average))
+                    ranked = [""] * len(RANKINGS)
+                    if learner.rankings is not None:
+                        ranked = [f"{value:.{DECIMALS}f}" for value in learner.rankings[number]]
+                    writer.writerow((*head, summary.numbers[number], summary.last, *figures, average, *ranked))
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], path: Path) -> None:

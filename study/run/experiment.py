@@ -55,6 +55,20 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
+class Checks(Section):
+    """Which labels a learner gets if its own predictions decide: see `study.run.checked`.
+
+    Attributes:
+        labelled_examples: All examples are checked until there are so many.
+        timeout_examples: An example that was not predicted positive counts as negative after so many examples.
+        complaint_examples: A positive example that was not predicted positive is known after so many; None: never.
+    """
+
+    labelled_examples: Annotated[int, Field(ge=0, le=MAX_LENGTH)]
+    timeout_examples: Annotated[int, Field(ge=100, le=MAX_LENGTH)]
+    complaint_examples: Annotated[int, Field(ge=100, le=MAX_LENGTH)] | None = None
+
+
 class StreamChoice(Section):
     """The stream that the learners see.
 
@@ -69,6 +83,7 @@ class StreamChoice(Section):
         features: Features of an example of a synthetic stream; all but the first two are uniform noise.
         label_delay: Delay from an example to its label, as `areba-replay` takes it.
         label_share: Share of labels that are sent.
+        checks: Labels are missing not at random: only predicted positives are checked; None: they are not.
         scaling: Of a data set's features: `study` as its recipe has them, `standard` less their mean and divided by
             their standard deviation over the whole set, `raw` as published (cervical and credit), `onehot-46` and
             `onehot-45` with two columns for a yes or no (cervical; with 45 columns Schiller keeps one).
@@ -85,6 +100,7 @@ class StreamChoice(Section):
     features: Annotated[int, Field(ge=2, le=10_000)] = 2
     label_delay: str = "none"
     label_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    checks: Checks | None = None
     scaling: Scaling = "study"
     rows: Literal["study", "file"] = "study"
 
@@ -117,6 +133,8 @@ class StreamChoice(Section):
             raise ValueError(f"scaling: {self.scaling} is only for {' and '.join(known)}")
         if self.rows == "file" and self.source != "forest":
             raise ValueError("rows: file is only for forest")
+        if self.checks is not None and self.model_fields_set & {"label_delay", "label_share"}:
+            raise ValueError("checks decide which labels are sent and when: leave out label_delay and label_share")
         if self.drift is Drift.NONE and (self.drift_step or self.drift_every):
             raise ValueError("drift_step and drift_every need a drift")
         if self.drift_every and (self.drift_step or self.drift is not Drift.POSTERIOR):

@@ -12,11 +12,13 @@ from producers.datasets.base import DataSet
 from producers.events import Sent, events, id_prefix
 from producers.label_delay import parse_label_delay
 from producers.plan import Plan, StreamPlan
-from stream_app.config import MetricSettings, StreamSettings, TaskSettings
+from stream_app.config import JoinSettings, MetricSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.stream import seed_of
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
+from study.run.checked import answer
 from study.run.experiment import Run
+from study.run.ranking import rankings_of
 from study.run.reading import Answered, read_predictions
 from study.run.streams import application_id, data_of, data_seed
 
@@ -45,17 +47,28 @@ class Repetition:
     labels: NDArray[np.int8]
     seconds: float
 
+    @property
+    def rankings(self) -> NDArray[np.float32]:
+        """Figures that rate the scores: float32 `[learners, 3]` by `ranking.RANKINGS`."""
+        return rankings_of(self.scores, self.labels)
 
-def settings_of(run: Run, repetition: int) -> TaskSettings:
-    """Return the task's settings: the stream is named after its source, and the first method is the champion."""
+
+def settings_of(run: Run, repetition: int, only: str | None = None) -> TaskSettings:
+    """Return the task's settings: the stream is named after its source, and the first method is the champion.
+
+    Args:
+        run: The run.
+        repetition: The number of the repetition.
+        only: The only method of the task; None: it has all.
+    """
     experiment = run.experiment
-    stream = StreamSettings.model_construct(
-        features=None, champion=next(iter(experiment.methods)), learners=experiment.methods
-    )
+    methods = {name: one for name, one in experiment.methods.items() if only in {None, name}}
+    stream = StreamSettings.model_construct(features=None, champion=next(iter(methods)), learners=methods)
     return TaskSettings.model_construct(
         application_id=application_id(run, repetition),
         metrics=MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
         predictions="all",
+        join=JoinSettings(corrections="correct" if experiment.stream.checks is not None else "first"),
         streams={experiment.stream.source: stream},
         default_stream=stream,
     )
@@ -87,6 +100,15 @@ def repeat(run: Run, repetition: int) -> Repetition:
     """
     start_s = time.perf_counter()
     data = data_of(run, repetition)
+    answered = (
+        _answered(run, repetition, data) if run.experiment.stream.checks is None else _checked(run, repetition, data)
+    )
+    clean = data.labels if data.clean_labels is None else data.clean_labels
+    return Repetition(answered.classes, answered.scores, clean, time.perf_counter() - start_s)
+
+
+def _answered(run: Run, repetition: int, data: DataSet) -> Answered:
+    """Send a planned stream to a task with all learners."""
     plan = plan_of(run, data, data_seed(run, repetition))
     learners = tuple(run.experiment.methods)
     task = Task(0, settings_of(run, repetition), TOPICS, seed_of=same_seed)
@@ -95,8 +117,20 @@ def repeat(run: Run, repetition: int) -> Repetition:
     for examples, labels in batches(plan):
         outputs = task.step(examples, labels)
         read_predictions(outputs.topics["predictions"].values, learners, prefix, answered)
-    clean = data.labels if data.clean_labels is None else data.clean_labels
-    return Repetition(answered.classes, answered.scores, clean, time.perf_counter() - start_s)
+    return answered
+
+
+def _checked(run: Run, repetition: int, data: DataSet) -> Answered:
+    """Send the stream to a task for each learner, whose predictions decide which labels it gets."""
+    stream = run.experiment.stream
+    answered = Answered.empty(len(run.experiment.methods), len(data))
+    for row, name in enumerate(run.experiment.methods):
+        task = Task(0, settings_of(run, repetition, only=name), TOPICS, seed_of=same_seed)
+        if stream.checks is not None:
+            answered.classes[row], answered.scores[row] = answer(
+                task, name, stream.source, data, stream.checks, START_MS
+            )
+    return answered
 
 
 def batches(plan: Plan) -> Iterator[tuple[RawRecords, RawRecords]]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -87,11 +88,19 @@ def own_code(run: Run) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A repetition as it is stored: the classes that all learners predicted and the true classes, without scores."""
+    """A repetition as it is stored: the classes that all learners predicted and the true classes, without scores.
+
+    Attributes:
+        classes: int8 `[learners, n]`.
+        labels: int8 `[n]`.
+        seconds: The duration.
+        rankings: float32 `[learners, 3]` by `ranking.RANKINGS`; None for synthetic streams.
+    """
 
     classes: NDArray[np.int8]
     labels: NDArray[np.int8]
     seconds: float
+    rankings: NDArray[np.float32] | None
 
 
 class Store:
@@ -121,6 +130,7 @@ class Store:
         path = self._path(run, repetition)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.partial")
+        rankings: dict[str, Any] = {} if run.experiment.stream.is_synthetic else {"rankings": result.rankings}
         with partial.open("wb") as file:
             np.savez_compressed(
                 file,
@@ -128,6 +138,7 @@ class Store:
                 labels=np.packbits(result.labels == 1),
                 shape=np.array(result.classes.shape, np.int64),
                 seconds=np.array([result.seconds]),
+                **rankings,
             )
         partial.replace(path)
 
@@ -144,8 +155,9 @@ class Store:
                 classes = np.unpackbits(file["classes"], axis=1, count=examples).astype(np.int8)
                 labels = np.unpackbits(file["labels"], count=examples).astype(np.int8)
                 seconds = float(file["seconds"][0])
+                rankings = file.get("rankings")
         except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise StateError(f"{path}: cannot be read ({error}); remove it, and run the experiment again") from error
         if len(classes) != learners:
             raise StateError(f"{path}: has {len(classes)} learners, not {learners}; remove it")
-        return Stored(classes, labels, seconds)
+        return Stored(classes, labels, seconds, rankings)

@@ -131,11 +131,59 @@ def test_the_figures_of_a_class_that_has_not_come() -> None:
 
 
 def test_time_to_recover() -> None:
-    """Counts examples from the drift until the mean is at 90 % of its value before; it may also never recover."""
+    """Counts examples from the drift until the mean is at the common level; a learner may also never reach it."""
     gmeans = np.array([[0.5, 0.8, 0.0, 0.3, 0.73, 0.9], [0.5, 0.8, 0.0, 0.3, 0.73, 0.9]])
-    assert recovery(gmeans, 2, 6).steps == 3
-    assert recovery(gmeans, 2, 4).steps is None
-    assert recovery(np.full((2, 6), 0.01), 2, 6).steps is None
+    assert recovery(gmeans, 0.72, 2, 6).steps == 3
+    assert recovery(gmeans, 0.72, 2, 4).steps is None
+    assert recovery(np.full((2, 6), 0.01), 0.72, 2, 6).steps is None
+
+
+def test_all_learners_recover_to_the_level_of_the_best(tmp_path: Path) -> None:
+    """A learner that knew little before a drift is not the first to be back: the level is that of the best learner."""
+    run = _run(drift="posterior", drift_step=150)
+    labels = (np.arange(LENGTH) % 2).astype(np.int8)
+    good, weak = labels.copy(), labels.copy()
+    good[150:170] = 1
+    weak[:150] ^= (np.arange(150) % 3 == 0).astype(np.int8)
+    weak[150:] ^= (np.arange(150) % 4 == 0).astype(np.int8)
+    store = _store(tmp_path)
+    store.put(run, 0, Repetition(np.stack([good, weak]), np.stack([good, weak]).astype(np.float32), labels, 1.0))
+    summary = summarise(run, store)
+    assert summary is not None
+    best, other = (learner.recoveries[0] for learner in summary.learners.values())
+    assert best.level == other.level == pytest.approx(0.9)
+    assert best.steps is not None
+    assert other.steps is None
+
+
+def test_late_labels_are_scored_from_the_first_one(tmp_path: Path) -> None:
+    """Examples that arrive before any label can be known say nothing of a learner."""
+    run = _run(label_delay="fixed:100ev")
+    labels = (np.arange(LENGTH) % 2).astype(np.int8)
+    classes = np.stack([labels, labels])
+    classes[:, :100] ^= 1
+    store = _store(tmp_path)
+    store.put(run, 0, Repetition(classes, classes.astype(np.float32), labels, 1.0))
+    summary = summarise(run, store)
+    assert summary is not None
+    learner = summary.learners["baseline"]
+    assert learner.averages[0] == 1.0
+    assert learner.unfaded[0] == 1.0
+
+
+def test_curves_begin_at_the_first_positive_example(tmp_path: Path) -> None:
+    """The convention that a class counts as recognised before its first example must not look like skill."""
+    run, store = _run(), _store(tmp_path)
+    for repetition, first in enumerate((50, 10)):
+        labels = (np.arange(LENGTH) >= first).astype(np.int8)
+        labels[first + 30 :] = 0
+        classes = np.stack([0 * labels, labels])
+        store.put(run, repetition, Repetition(classes, np.zeros((2, LENGTH), np.float32), labels, 1.0))
+    summary = summarise(run, store)
+    assert summary is not None
+    means = summary.learners["areba_20"].means[2]
+    assert np.isnan(means[:10]).all()
+    assert (means[10:] == 0.0).all(), "a repetition without a positive example does not count"
 
 
 def _store(folder: Path, engine: str = "1") -> Store:

@@ -1,0 +1,1 @@
+"""Checks of the claims of the paper's text: intervals, steps, verdicts."""

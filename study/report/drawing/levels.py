@@ -1,0 +1,53 @@
+"""A figure of each learner at several levels of something, such as the delay of labels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from study.report.drawing.colours import colour_of, dashes_of
+from study.report.drawing.curves import unit_axis
+from study.report.drawing.ends import label_ends
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPanel:
+    """A figure of each learner at several levels.
+
+    Attributes:
+        title: The title above the panel.
+        levels: Names of the levels, from left to right.
+        values: By learner, one mean for each level.
+        errors: By learner, the standard errors, `[levels]`.
+        x_label: Label of the axis of the levels.
+        y_label: Label of the axis of the figure.
+    """
+
+    title: str
+    levels: Sequence[str]
+    values: Mapping[str, Sequence[float]]
+    errors: Mapping[str, Sequence[float]]
+    x_label: str
+    y_label: str = "G-mean at the end"
+
+    def draw(self, axis: Axes) -> None:
+        """Draw a line for each learner with its error bars and its label."""
+        places = np.arange(len(self.levels))
+        for name, values in self.values.items():
+            axis.errorbar(
+                places,
+                values,
+                yerr=self.errors.get(name),
+                color=colour_of(name),
+                linewidth=1.2,
+                linestyle=dashes_of(name),
+                elinewidth=1.0,
+                marker="o",
+                markersize=3.5,
+                capsize=2,
+            )
+        axis.set_xticks(places, self.levels)
+        axis.set_xlim(-0.15, len(self.levels) - 0.95)
+        unit_axis(axis)
+        label_ends(axis, {name: values[-1] for name, values in self.values.items()})

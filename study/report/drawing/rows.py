@@ -1,0 +1,155 @@
+"""Panels with a named row for each method or stream: dots with intervals, bars of counts, and pairs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from study.report.drawing.colours import GREY, INK, colour_of
+from study.report.drawing.ends import FONT, LABEL_POINTS
+
+MARKERS = ("o", "s", "^")
+
+BEYOND_SHARE = 1.25
+"""Figures that lie beyond the end of the axis are drawn here, as a multiple of the end."""
+
+
+def _name_rows(axis: Axes, names: Sequence[str], *, coloured: bool) -> None:
+    """Write the names of rows, the first one at the top."""
+    axis.set_yticks(range(len(names)), list(names))
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    for name, label in zip(names, axis.get_yticklabels(), strict=True):
+        label.set_color(colour_of(name) if coloured else INK)
+        label.set_fontfamily(FONT)
+        label.set_fontsize(LABEL_POINTS)
+    axis.grid(visible=False, axis="y")
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A figure with its interval; `value` is None if it lies beyond the end of the axis."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DotPanel:
+    """A row for each learner, with a dot for each of up to three series, on a logarithmic axis.
+
+    Attributes:
+        title: The title above the panel.
+        dots: By learner, by series.
+        series: Names of the series, in the order of `MARKERS`.
+        x_label: Label of the axis.
+        end: Where the axis ends; dots without a value are drawn after it, hollow.
+    """
+
+    title: str
+    dots: Mapping[str, Mapping[str, Dot]]
+    series: Sequence[str]
+    x_label: str
+    end: float
+    y_label: str = ""
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the dots and name the rows."""
+        for row, (name, own) in enumerate(self.dots.items()):
+            for number, series in enumerate(self.series):
+                dot = own.get(series)
+                if dot is None:
+                    continue
+                y = row + (number - (len(self.series) - 1) / 2.0) * 0.26
+                x = self.end * BEYOND_SHARE if dot.value is None else dot.value
+                if dot.low is not None and dot.high is not None:
+                    axis.plot([dot.low, min(dot.high, self.end)], [y, y], color=colour_of(name), linewidth=1)
+                fill = "none" if dot.value is None else "full"
+                axis.plot([x], [y], color=colour_of(name), marker=MARKERS[number], markersize=4.2, fillstyle=fill)
+        axis.set_xscale("log")
+        axis.set_xlim(30, self.end * BEYOND_SHARE * 1.25)
+        axis.axvline(self.end, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axis.grid(visible=True, axis="x", color="#eeeeee", linewidth=0.8)
+        _name_rows(axis, list(self.dots), coloured=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BarPanel:
+    """A row for each learner with counts as parts of one bar: full colour, light, outline.
+
+    Attributes:
+        title: The title above the panel.
+        counts: By learner, the counts.
+        parts: Names of the counts.
+        x_label: Label of the axis.
+    """
+
+    title: str
+    counts: Mapping[str, Sequence[int]]
+    parts: Sequence[str]
+    x_label: str
+    y_label: str = ""
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the bars with their counts."""
+        shades = (1.0, 0.4, 0.08)
+        for row, (name, counts) in enumerate(self.counts.items()):
+            left = 0
+            for number, count in enumerate(counts):
+                axis.barh([row], [count], left=left, height=0.72, color=colour_of(name), alpha=shades[number])
+                if count:
+                    text = f"{count} {self.parts[number]}" if row == 0 else str(count)
+                    ink = "white" if number == 0 else INK
+                    axis.text(
+                        left + count / 2.0, row, text, ha="center", va="center", fontsize=7, color=ink, fontfamily=FONT
+                    )
+                left += count
+        axis.set_xlim(0, max(sum(counts) for counts in self.counts.values()))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _name_rows(axis, list(self.counts), coloured=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PairPanel:
+    """A row for each stream with two named figures, joined by a line.
+
+    Attributes:
+        title: The title above the panel.
+        pairs: By stream, the two learners and their figures.
+        x_label: Label of the axis.
+    """
+
+    title: str
+    pairs: Mapping[str, Sequence[tuple[str, float]]]
+    x_label: str
+    y_label: str = ""
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the figures with the names of their learners beside them."""
+        for row, pair in enumerate(self.pairs.values()):
+            ordered = sorted(pair, key=lambda one: one[1])
+            axis.plot([one[1] for one in ordered], [row, row], color="#c8c8c8", linewidth=2, zorder=1)
+            for (name, value), (align, shift) in zip(ordered, (("right", -6), ("left", 6)), strict=True):
+                axis.plot([value], [row], marker="o", markersize=6, color=colour_of(name))
+                axis.annotate(
+                    f"{name} {value:.2f}",
+                    (value, row),
+                    xytext=(shift, 0),
+                    textcoords="offset points",
+                    ha=align,
+                    va="center",
+                    fontsize=LABEL_POINTS,
+                    fontfamily=FONT,
+                    color=colour_of(name),
+                )
+        values = np.array([value for pair in self.pairs.values() for _, value in pair])
+        low = math.floor(10 * values.min()) / 10
+        axis.set_xlim(low - 0.2, 1.2)
+        axis.set_xticks(np.arange(low, 1.01, 0.1))
+        _name_rows(axis, list(self.pairs), coloured=False)

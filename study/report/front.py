@@ -1,0 +1,187 @@
+"""The first page of the report: five figures, each with a sentence; everything else is on linked pages."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from study.report.beyond import duels
+from study.report.claims.intervals import Verdict
+from study.report.figures import BarPanel, CurvePanel, PairPanel, Panel
+from study.report.page import CONCEPTS, DRIFTS, Context
+from study.report.parts import labels
+from study.report.parts.recovery import reached
+from study.report.parts.statements import counts
+from study.report.sections import real_figure, table_counts
+from study.report.summary import RECOVERED_SHARE, RunSummary
+from study.statistics import Comparison
+
+AREBA, QBR = "areba_20", "qbr_20"
+
+PLACES = ("best", "tied", "behind")
+
+WIDE_INCHES = 6.0
+
+
+def front(context: Context) -> list[str]:
+    """Write the five parts; a part whose experiments were not run is left out."""
+    parts = [part for make in (_leads, _drift, _real, _labels, _river) if (part := make(context))]
+    return [line for part in parts for line in part]
+
+
+def place_of(name: str, comparison: Comparison) -> str:
+    """Return `best` for the highest mean that is significantly above all others, `tied`, or `behind`."""
+    if name not in comparison.best:
+        return "behind"
+    return "best" if len(comparison.best) == 1 else "tied"
+
+
+def synthetic(context: Context) -> list[RunSummary]:
+    """Return the experiments on synthetic streams that compare all methods."""
+    return [
+        summary
+        for name, summary in context.summaries.items()
+        if summary.run.experiment.group in {"stationary", "drift"}
+        and name == summary.run.experiment.name
+        and AREBA in summary.learners
+        and summary.repetitions > 1
+    ]
+
+
+def places(context: Context, tests: Mapping[str, Comparison]) -> dict[str, Counter[str]]:
+    """Count by learner in how many experiments on synthetic streams it is best, tied and behind."""
+    own = synthetic(context)
+    names = [name for name in (own[0].learners if own else ()) if all(name in summary.learners for summary in own)]
+    return {name: Counter(place_of(name, tests[summary.run.name]) for summary in own) for name in names}
+
+
+def _leads(context: Context) -> list[str]:
+    found = places(context, context.fisher)
+    if not found:
+        return []
+    order = sorted(found, key=lambda name: [-found[name][place] for place in PLACES])
+    bars = {name: [found[name][place] for place in PLACES] for name in order}
+    total = sum(bars[AREBA])
+    sound = places(context, context.friedman)
+    panels: list[list[Panel]] = [[BarPanel("", bars, PLACES, "experiments")]]
+    return [
+        (
+            f"**AREBA_20 is best in {bars[AREBA][0]} and tied with the best in {bars[AREBA][1]} of {total} experiments"
+            f" on synthetic streams**; QBR_20, its predecessor, is best in {found[QBR]['best']} and tied in"
+            f" {found[QBR]['tied']}. *Best* is the highest mean, significantly above every other method; *tied* is not"
+            f" significantly below the highest mean (by tests without sphericity: {sound[AREBA]['best']} and"
+            f" {sound[AREBA]['tied']}; {sound[QBR]['best']} and {sound[QBR]['tied']})."
+            if QBR in found
+            else f"**AREBA_20 is best in {bars[AREBA][0]} and tied with the best in {bars[AREBA][1]} of {total}"
+            " experiments on synthetic streams.**"
+        ),
+        "",
+        *context.figure("leads", f"Who leads on {total} synthetic streams", panels, width_inches=WIDE_INCHES),
+    ]
+
+
+def _drift(context: Context) -> list[str]:
+    own = context.some(f"sine-1-{kind}" for kind in DRIFTS)
+    if not own:
+        return []
+    said = []
+    for kind in DRIFTS:
+        streams = context.some(f"{concept}-1-{kind}" for concept in CONCEPTS)
+        said.append(f"{reached(streams)} ({kind} drift)")
+    panels: list[Panel] = [
+        CurvePanel(f"{summary.run.experiment.stream.drift} drift", summary, show_level=True) for summary in own
+    ]
+    return [
+        (
+            f"**After a drift, AREBA_20 reaches {RECOVERED_SHARE:.0%} of what the best method had before**"
+            f" {'; '.join(said)}: on Sine, Circle and Sea with 1 % positive examples."
+        ),
+        "",
+        *context.figure(
+            "after-drift",
+            "Sine, 1 % positive, a drift at step 2,500",
+            [panels],
+            note=f"dotted: {RECOVERED_SHARE:.0%} of the best G-mean before the drift",
+        ),
+    ]
+
+
+def _real(context: Context) -> list[str]:
+    figure = real_figure(context)
+    compared = table_counts(context).values()
+    if not figure:
+        return []
+    outside, asked = sum(one for one, _ in compared), sum(all_ for _, all_ in compared)
+    found = counts(context)
+    total = sum(found.values())
+    text = (
+        f" of {total} claims of its text {found[Verdict.HOLDS]} hold here, {found[Verdict.FAILS]} fail, and"
+        f" {found[Verdict.UNDECIDED]} are undecided ([claims](statements.md))"
+        if total
+        else ""
+    )
+    return [
+        (
+            f"**{asked - outside} of the {asked} figures in the paper's table lie within two standard errors of ours**"
+            f" ([table](real.md), [what was tried](differences.md));{text}."
+        ),
+        "",
+        *figure[:2],
+    ]
+
+
+def _labels(context: Context) -> list[str]:
+    panels = labels.panels(context)
+    if not panels:
+        return []
+    said = []
+    for runs, text in (
+        (
+            ("latency-0", "latency-1000", "latency-10000"),
+            (
+                "{0:.2f} with labels at once to {1:.2f} with labels 1,000"
+                " events late and {2:.2f} with labels 10,000 events late"
+            ),
+        ),
+        (
+            ("share-100", "share-10", "share-1"),
+            "{0:.2f} with all labels to {1:.2f} with a tenth and {2:.2f} with a hundredth of them",
+        ),
+        (
+            ("share-100", "checked-waits", "checked-never"),
+            (
+                "{0:.2f} to {1:.2f} if only predicted positives are checked"
+                " and the others' labels come late, and {2:.2f} if the others always count as negative"
+            ),
+        ),
+    ):
+        own = context.some(runs)
+        if len(own) == len(runs):
+            said.append("from " + text.format(*(labels.average_of(summary) for summary in own)))
+    return [
+        (
+            f"**Labels decide**: AREBA_20's average G-mean on Sine with 1 % positive examples goes {'; '.join(said)}"
+            " ([details](labels.md))."
+            if said
+            else "**Labels decide** ([details](labels.md))."
+        ),
+        "",
+        *context.figure("labels", "Labels that come late, or not at all", [panels]),
+    ]
+
+
+def _river(context: Context) -> list[str]:
+    found = duels(context)
+    if not found:
+        return []
+    verdicts = Counter(duel.verdict for duel in found)
+    wins = "; ".join(duel.summary.run.experiment.title for duel in found if duel.verdict == "River wins")
+    pairs = {duel.summary.run.experiment.title: (duel.ours, duel.theirs) for duel in found}
+    panels: list[list[Panel]] = [[PairPanel("", pairs, "G-mean at the end")]]
+    return [
+        (
+            f"**Against River's methods, the best of River's wins {verdicts['River wins']} of {len(found)} streams, the"
+            f" best of ours {verdicts['ours wins']}, and {verdicts['no significant difference']} do not differ"
+            f" significantly**{f': River wins on {wins}' if wins else ''} ([all methods](river.md))."
+        ),
+        "",
+        *context.figure("duels", "The best of our methods and the best of River's", panels, width_inches=WIDE_INCHES),
+    ]

@@ -1,0 +1,1 @@
+"""Parts of the report's pages, one module for each subject."""
