@@ -3,6 +3,7 @@
 Code makes the sentences from the figures, so they never claim what was not measured.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
