@@ -1,6 +1,8 @@
 """The tasks that the group has given to a worker: their assignment, the reading of their inputs, and their commits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from stream_app.backends.base import Cluster, Committed, Fetched, TopicPartition
 from stream_app.backends.partition_count import grown, partitions_of
@@ -27,7 +29,7 @@ from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
-from stream_app.worker.round_transaction import CommittedRound, Part, RoundTransaction, logs_of
+from stream_app.worker.round_transaction import Part, PreparedRound, RoundTransaction, logs_of
 from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
 
@@ -69,6 +71,18 @@ class TopicWatch:
         if lines != self._reported:
             self._observer.grown(lines)
         self._reported = lines
+
+
+class StartedRound(NamedTuple):
+    """A transaction that was started.
+
+    Attributes:
+        prepared: What it writes.
+        is_committed: Waits for its end; says whether it was committed, or `RoundTransaction.check` has to follow.
+    """
+
+    prepared: PreparedRound
+    is_committed: Callable[[], bool]
 
 
 class OwnedTasks:
@@ -333,20 +347,39 @@ class OwnedTasks:
 
     # Transactions ---------------------------------------------------------------------------------------------------
 
-    def commit(self, parts: Sequence[Part]) -> CommittedRound:
-        """Commit one transaction of these tasks; see `RoundTransaction.commit`."""
+    def owns(self, task: OwnedTask) -> bool:
+        """Say whether the worker still has this task, and has not begun to restore it again."""
+        return self._tasks.get(task.number) is task
+
+    def start(self, parts: Sequence[Part], *, overlaps: bool) -> StartedRound:
+        """Start one transaction of these tasks.
+
+        Args:
+            parts: At most one for each task.
+            overlaps: Whether it runs while the caller does something else; otherwise `finish` runs it.
+        """
         self.note_transaction()
-        for part in parts:
-            if part.task.generation != self._generation or self._tasks.get(part.task.number) is not part.task:
-                raise AssertionError("a batch of an older assignment reached a transaction")
-        committed = self._transaction.commit(parts, self._group)
+        if any(part.task.generation != self._generation or not self.owns(part.task) for part in parts):
+            raise AssertionError("a batch of an older assignment reached a transaction")
+        prepared = self._transaction.prepare(parts, self._group)
+        write = partial(self._transaction.write, prepared)
+        return StartedRound(prepared, self._ports.transaction.start(write) if overlaps else write)
+
+    def finish(self, started: StartedRound) -> None:
+        """Wait until a transaction is committed; see `RoundTransaction.write` for its errors."""
+        prepared = started.prepared
+        if not started.is_committed():
+            self._transaction.check(prepared)
         self._observer.transaction_committed(self.transaction_began_s)
         self.aborts = 0
-        for part in parts:
+        for part in prepared.parts:
             examples, labels = part.task.inputs
-            part.task.committed = committed.offsets[examples], committed.offsets[labels]
-        self._watch.committed(committed.offsets)
-        return committed
+            part.task.committed = prepared.offsets[examples], prepared.offsets[labels]
+        self._watch.committed(prepared.offsets)
+
+    def commit(self, parts: Sequence[Part]) -> None:
+        """Commit one transaction of these tasks; see `finish`."""
+        self.finish(self.start(parts, overlaps=False))
 
     def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
         """Discard the state of these tasks; those that the worker still owns after the next poll are restored.
