@@ -78,6 +78,11 @@ class ComputedBatch(NamedTuple):
     ends: tuple[int | None, int | None]
     seconds: float
 
+    def ends_after(self, starts: tuple[int, int]) -> tuple[int, int]:
+        """Return the input offsets after it, if it begins at these offsets."""
+        examples, labels = self.ends
+        return starts[0] if examples is None else examples, starts[1] if labels is None else labels
+
 
 class _PendingAct(NamedTuple):
     kind: str
@@ -235,12 +240,8 @@ class LiveTask:
         """Return a computed batch with its commit record, which continues the batch that was committed last."""
         self._is_ahead = False
         position, outputs = self.position, computed.outputs
-        starts = position.offsets
-        ends = (
-            starts[0] if computed.ends[0] is None else computed.ends[0],
-            starts[1] if computed.ends[1] is None else computed.ends[1],
-        )
-        ranges = (starts[0], ends[0], starts[1], ends[1])
+        ends = computed.ends_after(position.offsets)
+        ranges = (position.offsets[0], ends[0], position.offsets[1], ends[1])
         acts = self._acts()
         self._snapshots.worked(computed.seconds)
         tripped = self._breaker.count(outputs.unreadable)

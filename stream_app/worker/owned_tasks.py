@@ -1,8 +1,6 @@
 """The tasks that the group has given to a worker: their assignment, the reading of their inputs, and their commits."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from stream_app.backends.base import Cluster, Committed, Fetched, TopicPartition
 from stream_app.backends.partition_count import grown, partitions_of
@@ -29,7 +27,7 @@ from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
-from stream_app.worker.round_transaction import Part, PreparedRound, RoundTransaction, logs_of
+from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound, logs_of
 from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
 
@@ -73,18 +71,6 @@ class TopicWatch:
         self._reported = lines
 
 
-class StartedRound(NamedTuple):
-    """A transaction that was started.
-
-    Attributes:
-        prepared: What it writes.
-        is_committed: Waits for its end; says whether it was committed, or `RoundTransaction.check` has to follow.
-    """
-
-    prepared: PreparedRound
-    is_committed: Callable[[], bool]
-
-
 class OwnedTasks:
     """The tasks of one worker, from their assignment until they are revoked.
 
@@ -115,7 +101,6 @@ class OwnedTasks:
         self._observer = observer
         self._watch = watch
         self._topics = config.topics
-        self._input_topics = (self._topics.examples, self._topics.labels)
         self._writer = Writer(config.transactional_id, adopts)
         self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
         self._tasks: dict[int, OwnedTask] = {}
@@ -213,8 +198,7 @@ class OwnedTasks:
             self._observer.continued(number, task.point.sequence, task.offsets)
 
     def _inputs_of(self, number: int) -> tuple[TopicPartition, TopicPartition]:
-        examples, labels = self._input_topics
-        return TopicPartition(examples, number), TopicPartition(labels, number)
+        return TopicPartition(self._topics.examples, number), TopicPartition(self._topics.labels, number)
 
     def _committed(self, numbers: Sequence[int]) -> Mapping[TopicPartition, Committed | None]:
         """Return the committed offsets of the inputs of these tasks; empty while an open transaction holds one."""
@@ -352,33 +336,24 @@ class OwnedTasks:
         return self._tasks.get(task.number) is task
 
     def start(self, parts: Sequence[Part], *, overlaps: bool) -> StartedRound:
-        """Start one transaction of these tasks.
-
-        Args:
-            parts: At most one for each task.
-            overlaps: Whether it runs while the caller does something else; otherwise `finish` runs it.
-        """
+        """Start one transaction of these tasks; see `RoundTransaction.start`."""
         self.note_transaction()
         if any(part.task.generation != self._generation or not self.owns(part.task) for part in parts):
             raise AssertionError("a batch of an older assignment reached a transaction")
-        prepared = self._transaction.prepare(parts, self._group)
-        write = partial(self._transaction.write, prepared)
-        return StartedRound(prepared, self._ports.transaction.start(write) if overlaps else write)
+        return self._transaction.start(parts, self._group, overlaps=overlaps)
 
     def finish(self, started: StartedRound) -> None:
-        """Wait until a transaction is committed; see `RoundTransaction.write` for its errors."""
-        prepared = started.prepared
-        if not started.is_committed():
-            self._transaction.check(prepared)
+        """Wait until a transaction is committed; see `RoundTransaction.finish`."""
+        self._transaction.finish(started)
         self._observer.transaction_committed(self.transaction_began_s)
         self.aborts = 0
-        for part in prepared.parts:
+        for part in started.parts:
             examples, labels = part.task.inputs
-            part.task.committed = prepared.offsets[examples], prepared.offsets[labels]
-        self._watch.committed(prepared.offsets)
+            part.task.committed = started.offsets[examples], started.offsets[labels]
+        self._watch.committed(started.offsets)
 
     def commit(self, parts: Sequence[Part]) -> None:
-        """Commit one transaction of these tasks; see `finish`."""
+        """Commit one transaction of these tasks."""
         self.finish(self.start(parts, overlaps=False))
 
     def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:

@@ -1,8 +1,9 @@
 """One transaction of a worker: outputs, progress, snapshot chunks and offsets of several tasks, all or nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from stream_app.backends.base import Cluster, Committed, Ends, TopicPartition
@@ -58,22 +59,34 @@ class _Records(NamedTuple):
     offsets: list[int]
 
 
-class PreparedRound(NamedTuple):
-    """What a transaction writes.
+class _Content(NamedTuple):
+    """What a transaction writes, so that writing it reads nothing that the next batch of a task changes.
 
     Attributes:
-        parts: Its parts.
         group: The membership of the consumer group.
         offsets: The input offsets that it commits, with their metadata.
         records: The records, in order.
-        is_full: Whether chunks of snapshots use up their share of the transaction.
     """
 
-    parts: Sequence[Part]
     group: object
     offsets: Mapping[TopicPartition, Committed]
     records: Sequence[_Records]
+
+
+class StartedRound(NamedTuple):
+    """A transaction that was started.
+
+    Attributes:
+        parts: Its parts.
+        offsets: The input offsets that it commits, with their metadata.
+        is_full: Whether chunks of snapshots use up their share of it.
+        is_committed: Waits until it is written; says whether it is committed, or its gaps have to be read first.
+    """
+
+    parts: Sequence[Part]
+    offsets: Mapping[TopicPartition, Committed]
     is_full: bool
+    is_committed: Callable[[], bool]
 
 
 def output_partition(topics: Topics, topic: str, number: int) -> TopicPartition:
@@ -125,12 +138,13 @@ class RoundTransaction:
         self._topics = topics
         self._adopts = adopts
 
-    def prepare(self, parts: Sequence[Part], group: object) -> PreparedRound:
-        """Return what a transaction of these parts writes, so that `write` reads nothing that a next batch changes.
+    def start(self, parts: Sequence[Part], group: object, *, overlaps: bool) -> StartedRound:
+        """Start to write all parts together with the input offsets; `finish` must follow.
 
         Args:
             parts: At most one for each task.
             group: Membership of the consumer group, which fences members of an older generation.
+            overlaps: Whether to write while the caller computes the next batches; otherwise `finish` writes.
         """
         records: list[_Records] = []
         room = SNAPSHOT_BYTES
@@ -144,65 +158,60 @@ class RoundTransaction:
                 room -= bytes_of(chunks)
                 changelog = TopicPartition(self._topics.changelog, part.task.number)
                 records.append(_Records(changelog, chunks, part.task.live.snapshot_offsets))
-        written = [one for one in records if len(one.records)]
-        return PreparedRound(parts, group, _offsets(parts), written, room <= 0)
+        content = _Content(group, _offsets(parts), [one for one in records if len(one.records)])
+        write = partial(self._write, parts, content)
+        return StartedRound(
+            parts, content.offsets, room <= 0, self._ports.transaction.start(write) if overlaps else write
+        )
 
     def _records(
         self, part: Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]
-    ) -> list[_Records]:
+    ) -> Sequence[_Records]:
         """Return the outputs of a part, then its progress records."""
         number = part.task.number
         values = [codec.encode(record) for record in progress]
+        last = OutputRecords.of([None] * len(values), values, [0] * len(values))
         return [
             *(
                 _Records(output_partition(self._topics, topic, number), records, part.written[topic])
                 for topic, records in outputs.items()
             ),
-            _Records(
-                TopicPartition(self._topics.progress, number),
-                OutputRecords.of([None] * len(values), values, [0] * len(values)),
-                part.progress_offsets,
-            ),
+            _Records(TopicPartition(self._topics.progress, number), last, part.progress_offsets),
         ]
 
-    def write(self, prepared: PreparedRound) -> bool:
-        """Write everything in one transaction together with the input offsets, and commit if nothing is to be checked.
+    def _write(self, parts: Sequence[Part], content: _Content) -> bool:
+        """Write everything in one transaction, and commit it unless a gap must be read; say whether it is committed.
 
-        May run in another thread: it uses no port but the transaction.
-
-        Returns:
-            Whether the transaction was committed; if not, `check` has to follow.
-
-        Raises:
-            TransactionAbortedError: Nothing was committed.
-            FencedError: A newer producer has the transactional id.
-            UnknownOutcomeError: The broker did not answer in time.
+        This may run in another thread: it uses no port but the transaction.
         """
         transaction = self._ports.transaction
         transaction.initialise()  # a client that had to be replaced is a new one
         transaction.begin()
-        # First: the client waits 1 ms for the transaction before, not 20 ms.
-        transaction.send_offsets(prepared.offsets, prepared.group)
-        for partition, records, offsets in prepared.records:
+        # First the offsets: the client waits 1 ms for the transaction before, not 20 ms.
+        transaction.send_offsets(content.offsets, content.group)
+        for partition, records, offsets in content.records:
             transaction.produce(partition, records, offsets)
         transaction.flush()
-        if any(True for _ in self._gaps(prepared.parts)):
+        if list(self._gaps(parts)):
             return False
         transaction.commit()
         return True
 
-    def check(self, prepared: PreparedRound) -> None:
-        """Read what lies between our last records and these in the output partitions, then commit.
+    def finish(self, started: StartedRound) -> None:
+        """Wait until a transaction is committed.
 
         The worker looks for records of other writers after its own records are delivered and before it commits: only
         then no record can come between them.
 
         Raises:
-            ForeignRecordsError: Another application writes there; our transaction is aborted.
-            TransactionAbortedError: Its transaction is still open; ours is aborted, and is tried again later. Or as
-                `write`, which also says when the other errors are raised.
+            ForeignRecordsError: Another application writes to the output topics; our transaction is aborted.
+            TransactionAbortedError: Nothing was committed.
+            FencedError: A newer producer has the transactional id.
+            UnknownOutcomeError: The broker did not answer in time.
         """
-        for gap in self._gaps(prepared.parts):
+        if started.is_committed():
+            return
+        for gap in self._gaps(started.parts):
             self._read_gap(*gap)
         self._ports.transaction.commit()
 

@@ -12,9 +12,9 @@ from stream_app.recovery.live_task import ComputedBatch
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer, last_places
 from stream_app.worker.owned_task import OwnedTask
-from stream_app.worker.owned_tasks import OwnedTasks, StartedRound
+from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
-from stream_app.worker.round_transaction import Part
+from stream_app.worker.round_transaction import Part, StartedRound
 from stream_app.worker.transaction_watch import TransactionWatch
 
 SAVE_TIMEOUT_S = 10.0
@@ -162,13 +162,13 @@ class Rounds:
         started, self._started = self._started, None
         if started is None:
             return
-        parts = started.prepared.parts
+        parts = started.parts
         try:
             self._tasks.finish(started)
         except TransactionAbortedError as error:
             self._tasks.start_over([part.task for part in parts], error)
             return
-        self._turn += started.prepared.is_full
+        self._turn += started.is_full
         for part in parts:
             self._advance(part)
             self._take_snapshot(part.task)

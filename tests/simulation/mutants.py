@@ -42,8 +42,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "offsets-unsent": Mutant(
         "a transaction carries outputs and progress, but no offsets",
         "stream_app/worker/round_transaction.py",
-        "RoundTransaction.write",
-        "transaction.send_offsets(prepared.offsets, prepared.group)",
+        "RoundTransaction._write",
+        "transaction.send_offsets(content.offsets, content.group)",
         "pass",
     ),
     "offsets-one-short": Mutant(
@@ -70,9 +70,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "progress-apart": Mutant(
         "outputs and progress are committed first, and the offsets in a second transaction",
         "stream_app/worker/round_transaction.py",
-        "RoundTransaction.write",
-        "transaction.send_offsets(prepared.offsets, prepared.group)",
-        "transaction.commit(); transaction.begin(); transaction.send_offsets(prepared.offsets, prepared.group)",
+        "RoundTransaction._write",
+        "transaction.send_offsets(content.offsets, content.group)",
+        "transaction.commit(); transaction.begin(); transaction.send_offsets(content.offsets, content.group)",
     ),
     "unknown-is-committed": Mutant(
         "an unknown outcome is taken for a commit",
