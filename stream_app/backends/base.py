@@ -202,6 +202,15 @@ class Transaction(Protocol):
             ConfigurationError: The broker refuses.
         """
 
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
+        """Start work that calls this transaction, in a thread of its own if there is one, and return without waiting.
+
+        Until the work has ended, nothing else may call the transaction, except `close`, which waits for its end.
+
+        Returns:
+            A function that waits for the end, and returns the result of the work or raises its error.
+        """
+
     def abort(self) -> None:
         """Abort the transaction if one is open. Raises as `commit` does, except `TransactionAbortedError`."""
 

@@ -12,58 +12,17 @@ from stream_app.config import changes
 from stream_app.errors import ConfigurationError
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
-from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import Room
 from stream_app.record_columns import OutputRecords
 from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, Reason, Side
-from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.buffers import WaitingRecords
-from stream_app.recovery.commit_point import Anchor, CommitPoint, Position, progress_record
-from stream_app.recovery.restore_request import Logs, RestoreRequest
-from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.recovery.commit_point import Anchor, CommitPoint, progress_record
+from stream_app.recovery.restore_request import Logs, RestoredState, RestoreRequest, Unrecorded
 from stream_app.serialization.wire_format import new_schema_ids
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
 
 RESUME_RECORDS_PER_POLL = 1_000
 """Records of progress have a few hundred bytes: a poll of this many takes well under a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredState:
-    """The state of a task and everything that moves along with it.
-
-    Attributes:
-        task: The models and joins.
-        position: Where that state is in inputs, progress and outputs.
-        waiting: Fetched records of examples and of labels that are not processed yet.
-        breaker: Counts unreadable records.
-        snapshots: Writes snapshots of the task.
-    """
-
-    task: Task
-    position: Position
-    waiting: tuple[WaitingRecords, WaitingRecords]
-    breaker: Breaker
-    snapshots: SnapshotWriter
-
-
-@dataclass(frozen=True, slots=True)
-class Unrecorded:
-    """What a restored task has to compare with progress, and to record there, before it takes new records.
-
-    Attributes:
-        is_new: Whether progress has no configuration yet.
-        rules: The rules under which the newest commit or configuration in progress was written; 0 if there is no such
-            record.
-        partitions: The number of partitions that this record states.
-        foreign: By output topic, the offset of the first record of another writer that the task accepts.
-    """
-
-    is_new: bool
-    rules: int
-    partitions: int
-    foreign: Mapping[str, int]
 
 
 class BatchCounts(NamedTuple):
@@ -106,6 +65,25 @@ class ProcessedBatch:
         return CommitPoint(self.commit.sequence, self.commit.digest)
 
 
+class ComputedBatch(NamedTuple):
+    """A batch whose outputs are computed, while the batch before it may not be committed yet.
+
+    Attributes:
+        outputs: The records that it publishes.
+        ends: The input offsets (examples, labels) after it; None for an input of which it has no record.
+        seconds: How long it took.
+    """
+
+    outputs: Outputs
+    ends: tuple[int | None, int | None]
+    seconds: float
+
+    def ends_after(self, starts: tuple[int, int]) -> tuple[int, int]:
+        """Return the input offsets after it, if it begins at these offsets."""
+        examples, labels = self.ends
+        return starts[0] if examples is None else examples, starts[1] if labels is None else labels
+
+
 class _PendingAct(NamedTuple):
     kind: str
     text: str
@@ -137,6 +115,7 @@ class LiveTask:
         self._unrecorded = unrecorded
         self._foreign = unrecorded.foreign
         self._pending_acts = [_PendingAct(CONFIGURATION, request.settings.to_json())] if unrecorded.is_new else []
+        self._is_ahead = False  # a batch is computed and not sealed
         self._resumes: LogReader | None = None  # open while the breaker has stopped the task
 
     @property
@@ -230,8 +209,8 @@ class LiveTask:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
-    def step(self, rows: tuple[int, int], room: Room, *, must: bool) -> ProcessedBatch | None:
-        """Process the next records; the batch counts only once it is committed (`advance`).
+    def compute(self, rows: tuple[int, int], room: Room, *, must: bool) -> ComputedBatch | None:
+        """Process the next records; the batch counts only once it is sealed and committed (`seal`, `advance`).
 
         A changed configuration takes effect with the batch before which it is recorded.
 
@@ -252,23 +231,25 @@ class LiveTask:
         opened = self._open(rows, room, must=must)
         if opened is None:
             return None
+        self._is_ahead = True
         outputs = self.task.run(opened)
-        examples, labels = opened.raw
-        position = self.position
-        ends = (
-            int(examples.offsets[-1]) + 1 if len(examples) else position.offsets[0],
-            int(labels.offsets[-1]) + 1 if len(labels) else position.offsets[1],
-        )
+        examples, labels = (int(side.offsets[-1]) + 1 if len(side) else None for side in opened.raw)
+        return ComputedBatch(outputs, (examples, labels), self._clock.monotonic_s() - start_s)
+
+    def seal(self, computed: ComputedBatch) -> ProcessedBatch:
+        """Return a computed batch with its commit record, which continues the batch that was committed last."""
+        self._is_ahead = False
+        position, outputs = self.position, computed.outputs
+        ends = computed.ends_after(position.offsets)
         ranges = (position.offsets[0], ends[0], position.offsets[1], ends[1])
-        digest = chain_digest(position.point.digest, ranges, outputs)
         acts = self._acts()
-        self._snapshots.worked(self._clock.monotonic_s() - start_s)
+        self._snapshots.worked(computed.seconds)
         tripped = self._breaker.count(outputs.unreadable)
         examples_id, labels_id = self._request.identity.topic_ids
         commit = Commit(
             position.point.sequence + len(acts) + 1,
             *ranges,
-            digest=digest,
+            digest=chain_digest(position.point.digest, ranges, outputs),
             records=outputs.records,
             tripped=tripped,
             transactional_id=self._request.writer.transactional_id,
@@ -279,6 +260,10 @@ class LiveTask:
             **self._windows(outputs),
         )
         return ProcessedBatch(outputs, acts, commit, ends)
+
+    def can_continue(self, batch: ProcessedBatch) -> bool:
+        """Say whether the next batch may be computed before this one is committed: nothing happens between the two."""
+        return not self._pending_acts and batch.commit.tripped is None and not self._snapshots.is_due()
 
     def _acts(self) -> tuple[Act, ...]:
         """Return the acts that the next batch records, cut into parts, with the next sequences."""
@@ -372,7 +357,8 @@ class LiveTask:
             The sequence of the snapshot that this transaction completed; None where it completed no snapshot.
         """
         if batch is not None:
-            self._pending_acts.clear()
+            if batch.acts:  # a batch that was computed meanwhile may have found a new schema id
+                self._pending_acts.clear()
             self.position.point = batch.point
             self.position.offsets = batch.offsets
             self.position.anchor = Anchor(*batch.point, batch.offsets, progress_offsets[-1])
@@ -397,4 +383,6 @@ class LiveTask:
         is_at_anchor = position.anchor.sequence >= 0 and position.point == position.anchor.point
         if self.is_tripped or not is_at_anchor or not self._snapshots.is_due(ending=ending):
             return None
+        if self._is_ahead:
+            raise AssertionError("a snapshot holds the state after a commit record, and a batch is computed already")
         return self._snapshots.begin(self.task, position.anchor, self._breaker.counts, self._clock.monotonic_s)

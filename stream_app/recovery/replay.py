@@ -10,8 +10,7 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.records import RESUME, SKIP, Act, Commit, Side
 from stream_app.recovery.commit_point import HINT_SKIP, Anchor, CommitPoint
-from stream_app.recovery.live_task import RestoredState
-from stream_app.recovery.restore_request import RestoreReport, RestoreRequest
+from stream_app.recovery.restore_request import RestoredState, RestoreReport, RestoreRequest
 from stream_app.recovery.settle import Recorded
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.parts import WholeActs

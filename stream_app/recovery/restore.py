@@ -32,11 +32,19 @@ from stream_app.recovery.buffers import WaitingRecords
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
 from stream_app.recovery.commit_point import HINT_RECOMMIT, Anchor, CommitPoint, RestoreTarget, first_position
-from stream_app.recovery.live_task import LiveTask, RestoredState, Unrecorded
+from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.output_logs import Window, repair_text
 from stream_app.recovery.progress_script import ProgressScript, Script
 from stream_app.recovery.replay import Replay
-from stream_app.recovery.restore_request import Deadline, Logs, RestoreReport, RestoreRequest, Times
+from stream_app.recovery.restore_request import (
+    Deadline,
+    Logs,
+    RestoredState,
+    RestoreReport,
+    RestoreRequest,
+    Times,
+    Unrecorded,
+)
 from stream_app.recovery.snapshot_writer import SnapshotWriter
 from stream_app.snapshot.parts import whole_acts
 from stream_app.task_state import TaskState

@@ -1,14 +1,18 @@
-"""The arguments of a restore: the task, the target, the readers of the task's topics, and the time limits."""
+"""The arguments of a restore (the task, its target, its topics, the time limits), and what it gives to a live task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.backends.base import NO_REGISTRY, Clock, LogReader, SchemaNames, TopicPartition
 from stream_app.config import TaskSettings
 from stream_app.errors import ErrorCode, StateError
-from stream_app.recovery.commit_point import CommitPoint, RestoreTarget
+from stream_app.pipeline.task import Task
+from stream_app.recovery.breaker import Breaker
+from stream_app.recovery.buffers import WaitingRecords
+from stream_app.recovery.commit_point import CommitPoint, Position, RestoreTarget
 from stream_app.recovery.output_logs import OutputLogs
+from stream_app.recovery.snapshot_writer import SnapshotWriter
 from stream_app.snapshot.identity import UNKNOWN, Identity
 
 LONGEST_SILENCE_S = 5.0
@@ -150,3 +154,40 @@ class Deadline:
                 f"task {self._number}: the restore received no record for {self._limit_s:g} s: {state}",
                 ErrorCode.NO_RECORDS,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """The state of a task and everything that moves along with it.
+
+    Attributes:
+        task: The models and joins.
+        position: Where that state is in inputs, progress and outputs.
+        waiting: Fetched records of examples and of labels that are not processed yet.
+        breaker: Counts unreadable records.
+        snapshots: Writes snapshots of the task.
+    """
+
+    task: Task
+    position: Position
+    waiting: tuple[WaitingRecords, WaitingRecords]
+    breaker: Breaker
+    snapshots: SnapshotWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """What a restored task has to compare with progress, and to record there, before it takes new records.
+
+    Attributes:
+        is_new: Whether progress has no configuration yet.
+        rules: The rules under which the newest commit or configuration in progress was written; 0 if there is no such
+            record.
+        partitions: The number of partitions that this record states.
+        foreign: By output topic, the offset of the first record of another writer that the task accepts.
+    """
+
+    is_new: bool
+    rules: int
+    partitions: int
+    foreign: Mapping[str, int]

@@ -27,7 +27,7 @@ from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
-from stream_app.worker.round_transaction import CommittedRound, Part, RoundTransaction, logs_of
+from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound, logs_of
 from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
 
@@ -101,7 +101,6 @@ class OwnedTasks:
         self._observer = observer
         self._watch = watch
         self._topics = config.topics
-        self._input_topics = (self._topics.examples, self._topics.labels)
         self._writer = Writer(config.transactional_id, adopts)
         self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
         self._tasks: dict[int, OwnedTask] = {}
@@ -199,8 +198,7 @@ class OwnedTasks:
             self._observer.continued(number, task.point.sequence, task.offsets)
 
     def _inputs_of(self, number: int) -> tuple[TopicPartition, TopicPartition]:
-        examples, labels = self._input_topics
-        return TopicPartition(examples, number), TopicPartition(labels, number)
+        return TopicPartition(self._topics.examples, number), TopicPartition(self._topics.labels, number)
 
     def _committed(self, numbers: Sequence[int]) -> Mapping[TopicPartition, Committed | None]:
         """Return the committed offsets of the inputs of these tasks; empty while an open transaction holds one."""
@@ -333,20 +331,30 @@ class OwnedTasks:
 
     # Transactions ---------------------------------------------------------------------------------------------------
 
-    def commit(self, parts: Sequence[Part]) -> CommittedRound:
-        """Commit one transaction of these tasks; see `RoundTransaction.commit`."""
+    def owns(self, task: OwnedTask) -> bool:
+        """Say whether the worker still has this task, and has not begun to restore it again."""
+        return self._tasks.get(task.number) is task
+
+    def start(self, parts: Sequence[Part], *, overlaps: bool) -> StartedRound:
+        """Start one transaction of these tasks; see `RoundTransaction.start`."""
         self.note_transaction()
-        for part in parts:
-            if part.task.generation != self._generation or self._tasks.get(part.task.number) is not part.task:
-                raise AssertionError("a batch of an older assignment reached a transaction")
-        committed = self._transaction.commit(parts, self._group)
+        if any(part.task.generation != self._generation or not self.owns(part.task) for part in parts):
+            raise AssertionError("a batch of an older assignment reached a transaction")
+        return self._transaction.start(parts, self._group, overlaps=overlaps)
+
+    def finish(self, started: StartedRound) -> None:
+        """Wait until a transaction is committed; see `RoundTransaction.finish`."""
+        self._transaction.finish(started)
         self._observer.transaction_committed(self.transaction_began_s)
         self.aborts = 0
-        for part in parts:
+        for part in started.parts:
             examples, labels = part.task.inputs
-            part.task.committed = committed.offsets[examples], committed.offsets[labels]
-        self._watch.committed(committed.offsets)
-        return committed
+            part.task.committed = started.offsets[examples], started.offsets[labels]
+        self._watch.committed(started.offsets)
+
+    def commit(self, parts: Sequence[Part]) -> None:
+        """Commit one transaction of these tasks."""
+        self.finish(self.start(parts, overlaps=False))
 
     def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
         """Discard the state of these tasks; those that the worker still owns after the next poll are restored.

@@ -1,8 +1,9 @@
 """One transaction of a worker: outputs, progress, snapshot chunks and offsets of several tasks, all or nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from stream_app.backends.base import Cluster, Committed, Ends, TopicPartition
@@ -50,16 +51,42 @@ class Part:
     progress_offsets: list[int] = field(default_factory=list)
 
 
-class CommittedRound(NamedTuple):
-    """What a transaction has committed.
+class _Records(NamedTuple):
+    """Records for one partition, and the list that gets their offsets."""
+
+    partition: TopicPartition
+    records: OutputRecords
+    offsets: list[int]
+
+
+class _Content(NamedTuple):
+    """What a transaction writes, so that writing it reads nothing that the next batch of a task changes.
 
     Attributes:
-        offsets: The input offsets that it committed, with their metadata.
-        is_full: Whether chunks of snapshots used up their share of the transaction.
+        group: The membership of the consumer group.
+        offsets: The input offsets that it commits, with their metadata.
+        records: The records, in order.
     """
 
+    group: object
+    offsets: Mapping[TopicPartition, Committed]
+    records: Sequence[_Records]
+
+
+class StartedRound(NamedTuple):
+    """A transaction that was started.
+
+    Attributes:
+        parts: Its parts.
+        offsets: The input offsets that it commits, with their metadata.
+        is_full: Whether chunks of snapshots use up their share of it.
+        is_committed: Waits until it is written; says whether it is committed, or its gaps have to be read first.
+    """
+
+    parts: Sequence[Part]
     offsets: Mapping[TopicPartition, Committed]
     is_full: bool
+    is_committed: Callable[[], bool]
 
 
 def output_partition(topics: Topics, topic: str, number: int) -> TopicPartition:
@@ -111,74 +138,90 @@ class RoundTransaction:
         self._topics = topics
         self._adopts = adopts
 
-    def commit(self, parts: Sequence[Part], group: object) -> CommittedRound:
-        """Write all parts and commit them together with the input offsets.
-
-        The worker looks for records of other writers after its own records are delivered and before it commits: only
-        then no record can come between them.
+    def start(self, parts: Sequence[Part], group: object, *, overlaps: bool) -> StartedRound:
+        """Start to write all parts together with the input offsets; `finish` must follow.
 
         Args:
             parts: At most one for each task.
             group: Membership of the consumer group, which fences members of an older generation.
+            overlaps: Whether to write while the caller computes the next batches; otherwise `finish` writes.
+        """
+        records: list[_Records] = []
+        room = SNAPSHOT_BYTES
+        for part in parts:
+            if part.batch is not None:
+                records += self._records(part, part.batch.outputs.topics, (*part.batch.acts, part.batch.commit))
+            if part.repair is not None:
+                records += self._records(part, part.repair.outputs, part.repair.progress)
+            else:
+                chunks = part.task.live.snapshot_records(room)
+                room -= bytes_of(chunks)
+                changelog = TopicPartition(self._topics.changelog, part.task.number)
+                records.append(_Records(changelog, chunks, part.task.live.snapshot_offsets))
+        content = _Content(group, _offsets(parts), [one for one in records if len(one.records)])
+        write = partial(self._write, parts, content)
+        return StartedRound(
+            parts, content.offsets, room <= 0, self._ports.transaction.start(write) if overlaps else write
+        )
 
-        Raises:
-            ForeignRecordsError: Another application writes to the output topics.
-            TransactionAbortedError: Nothing was committed.
-            FencedError: A newer producer has the transactional id.
-            UnknownOutcomeError: The broker did not answer in time.
+    def _records(
+        self, part: Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]
+    ) -> Sequence[_Records]:
+        """Return the outputs of a part, then its progress records."""
+        number = part.task.number
+        values = [codec.encode(record) for record in progress]
+        last = OutputRecords.of([None] * len(values), values, [0] * len(values))
+        return [
+            *(
+                _Records(output_partition(self._topics, topic, number), records, part.written[topic])
+                for topic, records in outputs.items()
+            ),
+            _Records(TopicPartition(self._topics.progress, number), last, part.progress_offsets),
+        ]
+
+    def _write(self, parts: Sequence[Part], content: _Content) -> bool:
+        """Write everything in one transaction, and commit it unless a gap must be read; say whether it is committed.
+
+        This may run in another thread: it uses no port but the transaction.
         """
         transaction = self._ports.transaction
         transaction.initialise()  # a client that had to be replaced is a new one
         transaction.begin()
-        offsets = _offsets(parts)
-        transaction.send_offsets(offsets, group)  # first: the client waits 1 ms for the transaction before, not 20 ms
-        room = SNAPSHOT_BYTES
-        for part in parts:
-            if part.batch is not None:
-                self._produce(part, part.batch.outputs.topics, (*part.batch.acts, part.batch.commit))
-            if part.repair is not None:
-                self._produce(part, part.repair.outputs, part.repair.progress)
-            else:
-                room -= self._produce_snapshot(part.task, room)
+        # First the offsets: the client waits 1 ms for the transaction before, not 20 ms.
+        transaction.send_offsets(content.offsets, content.group)
+        for partition, records, offsets in content.records:
+            transaction.produce(partition, records, offsets)
         transaction.flush()
-        self._check_gaps(parts)
+        if list(self._gaps(parts)):
+            return False
         transaction.commit()
-        return CommittedRound(offsets, room <= 0)
+        return True
 
-    def _produce(self, part: Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]) -> None:
-        """Write the outputs of a part, then its progress records."""
-        number = part.task.number
-        for topic, records in outputs.items():
-            if len(records):
-                partition = output_partition(self._topics, topic, number)
-                self._ports.transaction.produce(partition, records, part.written[topic])
-        values = [codec.encode(record) for record in progress]
-        self._ports.transaction.produce(
-            TopicPartition(self._topics.progress, number),
-            OutputRecords.of([None] * len(values), values, [0] * len(values)),
-            part.progress_offsets,
-        )
+    def finish(self, started: StartedRound) -> None:
+        """Wait until a transaction is committed.
 
-    def _produce_snapshot(self, task: OwnedTask, room: int) -> int:
-        """Write what the transaction has to carry of a snapshot, and return its bytes."""
-        chunks = task.live.snapshot_records(room)
-        if len(chunks):
-            changelog = TopicPartition(self._topics.changelog, task.number)
-            self._ports.transaction.produce(changelog, chunks, task.live.snapshot_offsets)
-        return bytes_of(chunks)
-
-    def _check_gaps(self, parts: Sequence[Part]) -> None:
-        """Read any records between our last records and these in the output partitions.
+        The worker looks for records of other writers after its own records are delivered and before it commits: only
+        then no record can come between them.
 
         Raises:
-            ForeignRecordsError: Another application writes there; our transaction is aborted.
-            TransactionAbortedError: Its transaction is still open; ours is aborted, and is tried again later.
+            ForeignRecordsError: Another application writes to the output topics; our transaction is aborted.
+            TransactionAbortedError: Nothing was committed.
+            FencedError: A newer producer has the transactional id.
+            UnknownOutcomeError: The broker did not answer in time.
         """
+        if started.is_committed():
+            return
+        for gap in self._gaps(started.parts):
+            self._read_gap(*gap)
+        self._ports.transaction.commit()
+
+    def _gaps(self, parts: Sequence[Part]) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Yield the output partitions in which others may have written, with the bounds of the gap."""
         for part in parts:
             for topic, offsets in part.written.items():
                 start = part.task.position.output_ends[topic]
                 if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
-                    self._read_gap(output_partition(self._topics, topic, part.task.number), start, offsets[0])
+                    yield output_partition(self._topics, topic, part.task.number), start, offsets[0]
 
     def _read_gap(self, partition: TopicPartition, start: int, first: int) -> None:
         """Refuse records of another application from offset `start` to our record at offset `first`."""

@@ -8,13 +8,13 @@ from stream_app.pipeline import merge
 from stream_app.pipeline.outputs import DEAD_LETTERS, Outputs
 from stream_app.pipeline.transaction_bounds import Room
 from stream_app.records import Reason
-from stream_app.recovery.live_task import ProcessedBatch
+from stream_app.recovery.live_task import ComputedBatch
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer, last_places
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
-from stream_app.worker.round_transaction import Part
+from stream_app.worker.round_transaction import Part, StartedRound
 from stream_app.worker.transaction_watch import TransactionWatch
 
 SAVE_TIMEOUT_S = 10.0
@@ -29,6 +29,10 @@ STEP_TARGET_S = 0.2
 
 FIRST_BATCH_RECORDS = 500
 """First batch of a task whose cost is unknown: 0.7 s of the largest network in use, 2 ms of a small one."""
+
+
+def _can_continue(part: Part) -> bool:
+    return part.batch is not None and part.task.live.can_continue(part.batch)
 
 
 class BatchLimits:
@@ -74,6 +78,7 @@ class Rounds:
         is_starved: Whether no live task can continue without new records.
         due_s: When the next round is due, by the monotonic clock: at once after a batch that took as much as it could,
             otherwise when records have gathered for `commit_interval_ms`.
+        is_full: Whether a batch of the last round took as many records as it could.
     """
 
     def __init__(
@@ -82,7 +87,8 @@ class Rounds:
         self.cuts = 0
         self.is_starved = False
         self.due_s = 0.0
-        self._is_full = False  # a batch of this round took as many records as it could
+        self.is_full = False
+        self._started: StartedRound | None = None
         self._room = room
         self._turn = 0
         self._interval_s = config.worker.commit_interval_ms / 1000
@@ -92,37 +98,77 @@ class Rounds:
         self._tasks = tasks
         self._limits = BatchLimits(config.worker.max_batch_records)
 
-    def run(self) -> None:
-        """Process and commit one batch of every live task that has records."""
-        self._is_full = False
-        self._run()
-        self.due_s = self._ports.clock.monotonic_s() + (0.0 if self._is_full else self._interval_s)
+    def run(self, *, overlaps: bool = False) -> None:
+        """Process and commit one batch of every live task that has records.
 
-    def _run(self) -> None:
-        parts: list[Part] = []
-        room, cuts = self._room, self.cuts
+        Args:
+            overlaps: Whether the transaction may still run when this returns. The next round computes its batches
+                meanwhile; until then, nothing but a poll may happen before `settle`.
+        """
+        self.is_full = False
+        computed = self._compute()  # while the transaction of the round before is running, if it is
+        self.settle()
+        parts = self._seal(computed)
+        if parts:
+            may_overlap = overlaps and self.is_full and all(map(_can_continue, parts))
+            self._started = self._tasks.start(parts, overlaps=may_overlap)
+            if not may_overlap:
+                self.settle()
+        self.due_s = self._ports.clock.monotonic_s() + (0.0 if self.is_full else self._interval_s)
+
+    def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
+        """Compute the next batch of every live task that has records."""
+        computed: list[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]] = []
+        room, cuts, is_first = self._room, self.cuts, True
         for task in self._in_turn():
-            if task.state is TaskState.LIVE:
-                try:
-                    batch = self._step(task, room, must=not any(part.batch for part in parts))
-                except OwnCodeError as error:
-                    self._tasks.park(task, error)
-                    continue
-                if batch is not None:
-                    room = room.less(batch.outputs.records, batch.outputs.bytes)
-                if batch is not None or task.writes_snapshot:
-                    parts.append(Part(task, batch))
+            if task.state is not TaskState.LIVE:
+                continue
+            try:
+                batch = self._step(task, room, must=is_first)
+            except OwnCodeError as error:
+                computed.append((task, error))
+                continue
+            computed.append((task, batch))
+            if batch is not None:
+                room = room.less(batch.outputs.records, batch.outputs.bytes)
+                is_first = False
         self._turn += self.cuts > cuts
         self._tasks.inputs.resume_drained()
-        self.is_starved = not any(part.batch for part in parts)
-        if not parts:
+        self.is_starved = is_first
+        return computed
+
+    def _seal(self, computed: Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]) -> Sequence[Part]:
+        """Return the parts of the next transaction: without tasks that were lost with the transaction before."""
+        parts: list[Part] = []
+        for task, batch in computed:
+            if not self._tasks.owns(task):
+                continue
+            if isinstance(batch, OwnCodeError):
+                self._tasks.park(task, batch)
+            elif batch is not None:
+                parts.append(Part(task, task.live.seal(batch)))
+            elif task.writes_snapshot:
+                parts.append(Part(task))
+        return parts
+
+    def settle(self) -> None:
+        """Wait for the transaction that was started, if there is one; then its tasks advance, or start over.
+
+        Raises:
+            ForeignRecordsError: Another application writes to the output topics.
+            FencedError: A newer worker has our name.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        started, self._started = self._started, None
+        if started is None:
             return
+        parts = started.parts
         try:
-            committed = self._tasks.commit(parts)
+            self._tasks.finish(started)
         except TransactionAbortedError as error:
             self._tasks.start_over([part.task for part in parts], error)
             return
-        self._turn += committed.is_full
+        self._turn += started.is_full
         for part in parts:
             self._advance(part)
             self._take_snapshot(part.task)
@@ -133,7 +179,7 @@ class Rounds:
         first = self._turn % max(1, len(tasks))
         return (*tasks[first:], *tasks[:first])
 
-    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> ProcessedBatch | None:
+    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> ComputedBatch | None:
         limit = self._limits.limit(task.number)
         examples, labels = task.waiting
         rows = merge.cut(
@@ -147,13 +193,13 @@ class Rounds:
             return None
         start = self._ports.clock.monotonic_s()
         with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
-            batch = task.live.step(rows, room, must=must)
-        taken = batch.inputs if batch is not None else 0
-        self._is_full |= sum(rows) >= limit
+            batch = task.live.compute(rows, room, must=must)
+        taken = sum(map(len, batch.outputs.unreadable)) if batch is not None else 0
+        self.is_full |= sum(rows) >= limit
         if taken == sum(rows):
             self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
             return batch
-        self._is_full = True
+        self.is_full = True
         self.cuts += 1
         return batch
 
@@ -205,12 +251,15 @@ class Rounds:
     def save(self, tasks: Sequence[OwnedTask]) -> None:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.
 
-        Saving ends early if it takes too long, or if a transaction is aborted.
+        A transaction that is running is settled first, and tasks that are lost with it are not saved. Saving ends
+        early if it takes too long, or if a transaction is aborted.
 
         Raises:
             FencedError: A newer worker has our name.
             UnknownOutcomeError: The broker did not answer in time.
         """
+        self.settle()
+        tasks = [task for task in tasks if self._tasks.owns(task)]
         if self._ports.is_cut_off():
             return
         written_s = self._ports.clock.monotonic_s()

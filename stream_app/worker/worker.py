@@ -46,6 +46,9 @@ REFENCE_WINDOW_S = 300.0
 """A worker that was fenced, restarted, and is fenced within this time has a rival of the same name: two such workers
 fence each other as fast as they start, and a start takes seconds, on a busy machine a minute."""
 
+OVERLAP_S = 1.0
+"""Longest time in which a worker with full batches does nothing but poll, compute and commit."""
+
 MEMORY_INTERVAL_S = 60.0
 """Interval at which the memory of the tasks is reported."""
 
@@ -92,6 +95,7 @@ class Worker:
         )
         self._is_closing = False
         self._started_s = self._memory_s = 0.0
+        self._settled_s = 0.0  # when no transaction was running between two rounds
 
     @property
     def tasks(self) -> Sequence[OwnedTask]:
@@ -145,6 +149,12 @@ class Worker:
         self._poll(wait_s)
         if self._lost is not None:
             raise self._lost
+        if self._overlaps():
+            self._rounds.run(overlaps=True)
+            self._observer.round_ended(self._ports.silence_s())
+            return
+        self._rounds.settle()  # everything else expects that no transaction is running
+        self._settled_s = self._ports.clock.monotonic_s()
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
             for task in self.tasks:
                 task.be_patient()
@@ -162,6 +172,18 @@ class Worker:
             self._observer.round_ended(self._ports.silence_s())
         self._trim()
         self._observe_memory()
+
+    def _overlaps(self) -> bool:
+        """Say whether a round may begin while the transaction before it is running.
+
+        Only where full batches wait, nothing else is to be done, and the rest of the loop had its turn within a second.
+        """
+        return (
+            self._rounds.is_full
+            and self._only_gathers()
+            and not any(task.is_saving or task.trimmer.is_busy for task in self.tasks)
+            and self._ports.clock.monotonic_s() < self._settled_s + OVERLAP_S
+        )
 
     def _observe_memory(self) -> None:
         """Report memory once a minute: measuring a task of thousands of streams takes tens of milliseconds."""
@@ -246,6 +268,9 @@ class Worker:
         task = self._owned.of(TopicPartition(*error.partition))
         if task is None:
             raise error
+        self._rounds.settle()
+        if not self._owned.owns(task):
+            return  # it is restored anyway
         if task.state is TaskState.LIVE:
             self._rounds.save([task])  # the inputs of its unsaved work may have been deleted, too
         self._owned.renew(task.number)

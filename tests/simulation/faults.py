@@ -154,6 +154,8 @@ class Event(StrEnum):
     RESUMED = "resumed"
     CONFIGURED = "changed configuration recorded"
     REFUSED_OLD_CONFIGURATION = "old configuration refused"
+    AHEAD = "batch computed while the transaction before it was running"
+    AHEAD_DISCARDED = "transaction aborted after the next batch was computed"
     CUT = "batch cut for what it could close"
     EXPIRED = "unlabelled"
     EVICTED = "evicted"

@@ -1,6 +1,7 @@
 """The transactions of a simulated worker: any call may fail, and a commit may come late or its answer may be lost."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 
@@ -12,8 +13,22 @@ from tests.simulation.faults import Event, Fault
 from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate
 
 
+def _settle(work: Callable[[], bool], done: "Future[bool]") -> None:
+    """Do the work, unless it is done."""
+    if done.done():
+        return
+    try:
+        done.set_result(work())
+    except Exception as problem:  # noqa: BLE001  (raised where the worker asks for the result)
+        done.set_exception(problem)
+
+
 class SimulatedTransaction:
     """A transactional producer.
+
+    Attributes:
+        is_running: Whether work was started whose result was not asked for yet.
+        is_ahead: Whether the worker has computed a batch since then.
 
     Args:
         gate: The gate of its process.
@@ -34,6 +49,9 @@ class SimulatedTransaction:
         self._inner = make()
         self._later = later
         self._leave_group = leave_group
+        self.is_running = False
+        self.is_ahead = False
+        self._started: Callable[[], None] = lambda: None
         self._is_left = False  # the broker decides the outcome of the open transaction
 
     def initialise(self) -> None:
@@ -140,6 +158,25 @@ class SimulatedTransaction:
             gate.begun_s = None
             raise
 
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
+        """Do the work now, or when its result is asked for: in a thread, it may end at any time in between."""
+        done: Future[bool] = Future()
+        self._started = partial(_settle, work, done)
+        self.is_ahead = False
+        self.is_running = True
+        if self._gate.faults.draw.random() < 0.5:
+            self._started()
+
+        def result() -> bool:
+            self._started()
+            self.is_running = False
+            self._gate.faults.events[Event.AHEAD_DISCARDED] += self.is_ahead and isinstance(
+                done.exception(), TransactionAbortedError
+            )
+            return done.result()
+
+        return result
+
     def abort(self) -> None:
         """Abort."""
         self._refused("abort", self._inner.abort)
@@ -148,5 +185,7 @@ class SimulatedTransaction:
     def close(self) -> None:
         """Release the client."""
         self._gate.enter("close")
+        if self.is_running:
+            self._started()
         if not self._is_left:
             self._inner.close()

@@ -4,19 +4,21 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 class BlockingCallThread:
-    """A daemon thread that makes calls of the client which may never return, one at a time.
+    """A daemon thread that makes calls of the client, one at a time.
 
-    `send_offsets_to_transaction` ignores its timeout while the coordinator of the group is away, and it may block
-    forever if the coordinator has moved (librdkafka issues 5456 and 5511). Only the end of the process ends such a
-    call, so the thread must not keep the process alive.
+    Some may never return: `send_offsets_to_transaction` ignores its timeout while the coordinator of the group is away,
+    and it may block forever if the coordinator has moved (librdkafka issues 5456 and 5511). Only the end of the process
+    ends such a call, so the thread must not keep the process alive.
     """
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[tuple[Future[None], Callable[[], Any]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="areba-transaction", daemon=True)
         self._thread.start()
 
@@ -25,9 +27,9 @@ class BlockingCallThread:
         """Whether the thread has not ended."""
         return self._thread.is_alive()
 
-    def start(self, call: Callable[[], Any]) -> Future[None]:
-        """Queue a call; the future ends when the call returns, or has the exception that it raised."""
-        future: Future[None] = Future()
+    def start(self, call: Callable[[], Result]) -> Future[Result]:
+        """Queue a call; the future has what the call returns, or the exception that it raises."""
+        future: Future[Result] = Future()
         self._jobs.put((future, call))
         return future
 
@@ -39,8 +41,8 @@ class BlockingCallThread:
         while (job := self._jobs.get()) is not None:
             future, call = job
             try:
-                call()
+                result = call()
             except BaseException as problem:  # noqa: BLE001  (the future hands it to the caller)
                 future.set_exception(problem)
             else:
-                future.set_result(None)
+                future.set_result(result)

@@ -10,7 +10,7 @@ LOGGER = logging.getLogger("areba.kafka")
 
 
 class Outages:
-    """The state of the connection to the cluster, shared by all clients of a worker.
+    """The state of the connection to the cluster, shared by all clients of a worker and their threads.
 
     It logs once that no broker can be reached, and once that a broker answers again.
 
@@ -40,7 +40,8 @@ class Outages:
 
     def down_s(self) -> float:
         """Return the seconds since it was confirmed that no broker answers; 0 if a broker answers."""
-        return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
+        since_s = self._down_since_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
 
     @property
     def was_recent(self) -> bool:
@@ -60,8 +61,9 @@ class Outages:
 
     def end(self) -> None:
         """Record that a broker answered."""
-        if self._down_since_s is not None:
-            self._suspected_s = time.monotonic()
-            events.log(events.BROKERS_BACK, LOGGER, seconds=self._suspected_s - self._down_since_s)
+        since_s = self._down_since_s
+        if since_s is not None:
+            self._suspected_s = now_s = time.monotonic()
+            events.log(events.BROKERS_BACK, LOGGER, seconds=now_s - since_s)
         self._reason = self._down_since_s = None
         self._answered_s = time.monotonic()

@@ -101,6 +101,8 @@ class KafkaTransaction:
         )
         self._producer = self._create_producer()
         self._thread = BlockingCallThread()
+        self._work_thread: BlockingCallThread | None = None  # created when `start` is called first
+        self._work: Future[bool] | None = None  # what was started last
         self._blocked_threads: list[BlockingCallThread] = []  # of clients that were replaced
         self._create_cluster: Callable[[], KafkaCluster] = lambda: KafkaCluster(bootstrap_servers, settings)
         self._cluster: KafkaCluster | None = None  # asked whether a broker answers; created when first needed
@@ -180,6 +182,12 @@ class KafkaTransaction:
         self._is_open = False
         self._outages.end()
 
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
+        """Start work in a thread; see `base.Transaction.start`. Its calls are bounded, as all calls of this class."""
+        self._work_thread = self._work_thread or BlockingCallThread()
+        self._work = self._work_thread.start(work)
+        return self._work.result
+
     def abort(self) -> None:
         """Abort the transaction if one is open; see `base.Transaction.abort`."""
         if self._is_open:
@@ -193,6 +201,9 @@ class KafkaTransaction:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._work is not None and self._work_thread is not None:
+            self._work.exception()  # waits for the end
+            self._work_thread.close()
         try:
             if self._is_open:
                 self._is_open = False

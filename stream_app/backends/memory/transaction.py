@@ -1,6 +1,7 @@
 """Outputs and offsets, written in transactions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 from stream_app.backends.base import Committed, TopicPartition
@@ -99,6 +100,15 @@ class EmbeddedTransaction:
         with self._current():
             self._broker.end(self._id, TransactionState.COMMITTED)
             self._open = None
+
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
+        """Do the work at once; see `base.Transaction.start`."""
+        done: Future[bool] = Future()
+        try:
+            done.set_result(work())
+        except Exception as problem:  # noqa: BLE001  (raised where the caller asks for the result)
+            done.set_exception(problem)
+        return done.result
 
     def abort(self) -> None:
         """Abort the transaction if one is open.

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from stream_app.errors import (
 )
 from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
+from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 from tests.simulation.faults import Event
@@ -44,12 +45,19 @@ class Trace(logging.Handler):
 class Notes(Observer):
     """An observer that counts events and writes lines to the trace, if there is one."""
 
-    def __init__(self, world: "World", say: Say) -> None:
+    def __init__(self, world: "World", say: Say, transaction: SimulatedTransaction) -> None:
         logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
         logger.addHandler(Trace(say))
         super().__init__(world.clock, logger)
         self._world = world
         self._say = say
+        self._transaction = transaction
+
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:
+        """Count a batch that is computed while a transaction is running: it is the only step at this time."""
+        self._world.faults.events[Event.AHEAD] += self._transaction.is_running
+        self._transaction.is_ahead = True
+        return super().step(what, limit_s)
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """Count a task that is live."""
@@ -185,14 +193,15 @@ class Process:
     def _run(self) -> None:
         world = self._world
         self.say("starts" + (" after it was fenced" if self._was_fenced else ""))
+        transaction = self._transaction(self.config.transactional_id)
         ports = Ports(
             self.source,
-            self._transaction(self.config.transactional_id),
+            transaction,
             SimulatedCluster(self.gate, world.cluster),
             SimulatedClock(self.gate, world.clock),
             self._transaction,
             lambda: self.gate.is_cut_off,
         )
-        notes = Notes(world, self.say)
+        notes = Notes(world, self.say, transaction)
         self.worker = Worker(self.config, ports, notes, was_fenced=self._was_fenced, room=world.shape.room)
         self.worker.run(lambda: self.is_asked_to_stop)

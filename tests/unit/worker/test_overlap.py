@@ -1,0 +1,178 @@
+"""A full batch is computed while the transaction before it is running, and what is committed is the same."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import pytest
+
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.errors import ForeignRecordsError, TransactionAbortedError
+from stream_app.worker.observer import STEP_LIMIT_S, Observer
+from stream_app.worker.worker import Worker
+from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+
+RECORDS = 60
+"""Of each input of each task: a dozen full batches."""
+
+
+class _Overlapping(EmbeddedTransaction):
+    """A transaction whose work runs when its result is asked for; it writes down when things happen.
+
+    Attributes:
+        story: `start`, `end` of work in the background, `commit` of any transaction, and `batch` for each computation.
+        aborted: Numbers of the works that are aborted at their commit.
+    """
+
+    def __init__(self, world: World, aborted: Sequence[int] = ()) -> None:
+        super().__init__(world.broker, "app-w")
+        self.story: list[str] = []
+        self._aborted = aborted
+        self._is_aborted = False
+
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
+        """Note the work, and do it later."""
+        self.story.append("start")
+        number = self.story.count("start")
+
+        def result() -> bool:
+            self.story.append("end")
+            self._is_aborted = number in self._aborted
+            return work()
+
+        return result
+
+    def commit(self) -> None:
+        """Commit, or abort."""
+        if self._is_aborted:
+            self._is_aborted = False
+            self.story.append("abort")
+            self.abort()
+            raise TransactionAbortedError("injected")
+        self.story.append("commit")
+        super().commit()
+
+
+class _Batches(Observer):
+    """Writes down when a batch is computed."""
+
+    def __init__(self, world: World, transaction: _Overlapping) -> None:
+        super().__init__(world.clock)
+        self._story = transaction.story
+
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:
+        """Note a batch."""
+        if "a batch" in what:
+            self._story.append("batch")
+        return super().step(what, limit_s)
+
+
+def _member(world: World, transaction: _Overlapping) -> Worker:
+    return _started(world.worker(transaction=transaction, observer=_Batches(world, transaction)))
+
+
+def _runs(story: Sequence[str]) -> list[Sequence[str]]:
+    """Return what happened from each start to its end."""
+    starts = [place for place, what in enumerate(story) if what == "start"]
+    return [story[place + 1 : story.index("end", place)] for place in starts]
+
+
+def test_a_full_batch_is_computed_while_a_transaction_runs() -> None:
+    """With a backlog, half of a worker's time went into waiting for transactions."""
+    world = World()
+    world.send(RECORDS)
+    transaction = _Overlapping(world)
+    member = _member(world, transaction)
+    _turns(member, until=_all_at(member, RECORDS))
+    runs = _runs(transaction.story)
+    assert len(runs) > 5
+    assert all({*run} <= {"batch"} for run in runs), "one transaction at a time, and nothing else happens meanwhile"
+    assert sum("batch" in run for run in runs) > len(runs) - 3
+    assert world.outputs() == _undisturbed(RECORDS)
+
+
+def test_at_a_low_rate_nothing_overlaps() -> None:
+    """Where a round takes all that is there, a batch costs little, and its outputs would only be reported later."""
+    world = World()
+    transaction = _Overlapping(world)
+    member = _member(world, transaction)
+    for number in range(5):
+        world.send(1, first=number)
+        _turns(member, until=_all_at(member, number + 1))
+    assert transaction.story.count("commit") >= 5
+    assert "start" not in transaction.story
+    assert world.outputs() == _undisturbed(1, 1, 1, 1, 1)
+
+
+def test_a_batch_that_was_computed_ahead_is_lost_with_the_transaction_before_it() -> None:
+    """Its models have learned from a batch that was never committed: its outputs could not be computed again."""
+    world = World()
+    world.send(RECORDS)
+    transaction = _Overlapping(world, aborted=(2, 5))
+    member = _member(world, transaction)
+    _turns(member, until=_all_at(member, RECORDS))
+    assert transaction.story.count("abort") == 2
+    for place, what in enumerate(transaction.story):
+        if what == "abort":
+            assert transaction.story[place - 2 : place] == ["batch", "end"]
+    assert world.outputs() == _undisturbed(RECORDS)
+
+
+def test_a_transaction_that_runs_is_settled_before_its_tasks_are_given_up() -> None:
+    """A task that is kept, or saved, without its last commit would later be taken for another owner's."""
+    world = World(_config(worker={"max_batch_records": 4}))
+    world.send(RECORDS)
+    transaction = _Overlapping(world)
+    stays = _member(world, transaction)
+    _turns(stays, until=lambda: _is_running(transaction))
+    comes = _started(world.worker(_config(application={"instance": "other"}), joins=True))
+    _turns(stays, comes, until=lambda: bool(comes.tasks) and bool(stays.tasks))
+    _turns(
+        stays,
+        comes,
+        until=lambda: (
+            sorted(task.offsets for one in (stays, comes) for task in one.tasks) == [(RECORDS, RECORDS)] * PARTITIONS
+        ),
+    )
+    assert all("commit" not in run and "start" not in run for run in _runs(transaction.story))
+    assert world.outputs() == _undisturbed(RECORDS)
+
+
+def test_a_transaction_that_runs_is_settled_at_a_stop() -> None:
+    """Otherwise the models of the log line, and the last snapshot, would be ahead of the committed offsets."""
+    world = World()
+    world.send(RECORDS)
+    transaction = _Overlapping(world)
+    member = world.worker(transaction=transaction, observer=_Batches(world, transaction))
+    member.run(lambda: _is_running(transaction))
+    assert transaction.story.count("start") == transaction.story.count("end") == 1
+    next_one = _started(world.worker())
+    _turns(next_one, until=_all_at(next_one, RECORDS))
+    assert world.outputs() == _undisturbed(RECORDS)
+
+
+def test_snapshots_are_taken_and_never_of_a_batch_that_is_ahead() -> None:
+    """A snapshot that holds more than its commit record says makes every later restore wrong."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world.send(RECORDS)
+    transaction = _Overlapping(world)
+    member = _member(world, transaction)
+    _turns(member, until=lambda: _all_at(member, RECORDS)() and not any(task.is_saving for task in member.tasks))
+    assert world.rows("changelog", 0)
+    assert "start" not in transaction.story, "a snapshot is always due, or being written"
+
+
+def test_records_of_another_writer_are_found_while_rounds_overlap() -> None:
+    """A consumer would take the records of another application for predictions."""
+    world = World()
+    world.send(RECORDS)
+    transaction = _Overlapping(world)
+    member = _member(world, transaction)
+    _turns(member, until=lambda: _is_running(transaction))
+    for _ in range(3):
+        world.put("predictions", 0, b"s0", b"somebody else's")
+    with pytest.raises(ForeignRecordsError):
+        _turns(member, until=_all_at(member, RECORDS))
+
+
+def _is_running(transaction: _Overlapping) -> bool:
+    return transaction.story.count("start") > transaction.story.count("end")
