@@ -1,9 +1,10 @@
 """The shell around the tasks: assign, restore, poll, compute, commit, revoke, stop. One thread, one loop.
 
 A turn of the loop polls, continues the restores (`restorer`), and commits a round when one is due (`rounds`).
-Partitions are given away only between rounds (the group's callbacks run inside `poll`), so a revoke never meets an open
-transaction. The callbacks only record the change; the worker acts on an assignment after the poll, where errors are
-handled in one place.
+Where full batches wait, a transaction is written in another thread while the loop polls and computes the next batches;
+the loop settles it before it does anything else. Partitions are given away only between rounds (the group's callbacks
+run inside `poll`), and a revoke settles first, so it never meets an open transaction. The callbacks only record the
+change; the worker acts on an assignment after the poll, where errors are handled in one place.
 
 After an aborted transaction the state of its tasks is thrown away and restored; after an unknown outcome the process
 starts again. Both take the path that `kill -9` takes.

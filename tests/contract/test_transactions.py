@@ -44,6 +44,34 @@ def test_a_transaction_is_read_whole_and_only_once_it_is_committed(
     wait_for_values(backend.cluster(), TopicPartition(name, 1), numbered(2))
 
 
+def test_work_that_was_started_ends_with_its_result(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """A worker that takes an aborted transaction for a committed one loses records."""
+    place = TopicPartition(topic("out"), 0)
+    transaction = backend.transaction(prefix + "a")
+
+    def write(values: list[bytes | None]) -> bool:
+        transaction.begin()
+        transaction.produce(place, outputs(values))
+        transaction.commit()
+        return False
+
+    assert transaction.start(lambda: write(numbered(3)))() is False
+    wait_for_values(backend.cluster(), place, numbered(3))
+
+    def fail() -> bool:
+        transaction.begin()
+        transaction.produce(place, outputs(numbered(2, "lost-")))
+        transaction.abort()
+        raise TransactionAbortedError("a reason")
+
+    result = transaction.start(fail)
+    with pytest.raises(TransactionAbortedError, match="a reason"):
+        result()
+    transaction.start(lambda: write(numbered(2, "last-")))
+    transaction.close()  # waits for the end
+    wait_for_values(backend.cluster(), place, [*numbered(3), *numbered(2, "last-")])
+
+
 def test_offsets_are_known_once_it_is_committed(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
     """A snapshot's manifest lists where its chunks are: a wrong offset would be another chunk."""
     place = TopicPartition(topic("out"), 0)

@@ -45,6 +45,7 @@ class Fault(StrEnum):
     SHRUNK = "shrunk"
     RECOMMIT = "recommit"
     GROWN = "grown"
+    ABORT_AHEAD = "abort ahead"
 
 
 MEANINGS: Mapping[Fault, str] = {
@@ -78,6 +79,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.RESET: "an operator resets a stream with pending examples and waiting labels",
     Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: some records and letters are too large",
     Fault.RECOMMIT: "the group's offsets are deleted or reset; an operator commits them again",
+    Fault.ABORT_AHEAD: "a transaction is aborted at its commit, after the next batch was computed",
     Fault.GROWN: "topics are given more partitions; a record is sent to each new partition of an input",
 }
 
@@ -243,6 +245,7 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
     Fault.OPEN_INPUT: (0.02, 0.2),
     Fault.ABORTED_INPUT: (0.02, 0.2),
     Fault.RESUMED_TWICE: (0.5, 0.5),
+    Fault.ABORT_AHEAD: (0.2, 0.8),  # not costly: other faults would use the budget up before rounds overlap
 }
 
 

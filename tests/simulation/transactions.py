@@ -13,16 +13,6 @@ from tests.simulation.faults import Event, Fault
 from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate
 
 
-def _settle(work: Callable[[], bool], done: "Future[bool]") -> None:
-    """Do the work, unless it is done."""
-    if done.done():
-        return
-    try:
-        done.set_result(work())
-    except Exception as problem:  # noqa: BLE001  (raised where the worker asks for the result)
-        done.set_exception(problem)
-
-
 class SimulatedTransaction:
     """A transactional producer.
 
@@ -51,7 +41,8 @@ class SimulatedTransaction:
         self._leave_group = leave_group
         self.is_running = False
         self.is_ahead = False
-        self._started: Callable[[], None] = lambda: None
+        self._is_in_work = False
+        self._do_work: Callable[[], None] = lambda: None
         self._is_left = False  # the broker decides the outcome of the open transaction
 
     def initialise(self) -> None:
@@ -86,7 +77,7 @@ class SimulatedTransaction:
         """Commit; the worker may get no answer, or a late one."""
         gate, faults = self._gate, self._gate.faults
         self._become_zombie("commit")
-        self._abort_by_chance("commit")
+        self._abort_by_chance("commit", Fault.ABORT_AHEAD if self._is_in_work else Fault.ABORT)
         if faults.hit(Fault.COMMIT_LOST):
             self._is_left = faults.draw.random() < 0.5
             self._unheard("commit: lost on the way to the broker")
@@ -132,8 +123,8 @@ class SimulatedTransaction:
             self._gate.rest(seconds)
             self._gate.is_busy = False
 
-    def _abort_by_chance(self, call: str) -> None:
-        if self._gate.faults.hit(Fault.ABORT):
+    def _abort_by_chance(self, call: str, fault: Fault = Fault.ABORT) -> None:
+        if self._gate.faults.hit(fault):
             self._gate.say(f"{call}: aborted")
             self._refused("abort", self._inner.abort)
             self._gate.begun_s = None
@@ -161,21 +152,32 @@ class SimulatedTransaction:
     def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
         """Do the work now, or when its result is asked for: in a thread, it may end at any time in between."""
         done: Future[bool] = Future()
-        self._started = partial(_settle, work, done)
+        self._do_work = partial(self._work, work, done)
         self.is_ahead = False
         self.is_running = True
         if self._gate.faults.draw.random() < 0.5:
-            self._started()
+            self._do_work()
 
         def result() -> bool:
-            self._started()
+            self._do_work()
             self.is_running = False
-            self._gate.faults.events[Event.AHEAD_DISCARDED] += self.is_ahead and isinstance(
-                done.exception(), TransactionAbortedError
-            )
+            is_aborted = isinstance(done.exception(), TransactionAbortedError)
+            self._gate.faults.events[Event.AHEAD_DISCARDED] += self.is_ahead and is_aborted
             return done.result()
 
         return result
+
+    def _work(self, work: Callable[[], bool], done: "Future[bool]") -> None:
+        """Do the work, unless it is done."""
+        if done.done():
+            return
+        self._is_in_work = True
+        try:
+            done.set_result(work())
+        except Exception as problem:  # noqa: BLE001  (raised where the worker asks for the result)
+            done.set_exception(problem)
+        finally:
+            self._is_in_work = False
 
     def abort(self) -> None:
         """Abort."""
@@ -186,6 +188,6 @@ class SimulatedTransaction:
         """Release the client."""
         self._gate.enter("close")
         if self.is_running:
-            self._started()
+            self._do_work()
         if not self._is_left:
             self._inner.close()

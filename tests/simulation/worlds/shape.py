@@ -87,7 +87,7 @@ BREAKERS: Sequence[Mapping[str, Any]] = (
 )
 
 WORKERS: Sequence[Mapping[str, Any]] = (
-    {"commit_interval_ms": 10, "max_batch_records": 4},
+    {"commit_interval_ms": 10, "max_batch_records": 2},
     {"commit_interval_ms": 100, "max_batch_records": 7},
     {"commit_interval_ms": 0, "max_batch_records": 12},
     {"commit_interval_ms": 500, "max_batch_records": 25, "max_restarts": 2},
