@@ -56,7 +56,7 @@ def settings_of(run: Run, repetition: int) -> TaskSettings:
         application_id=application_id(run, repetition),
         metrics=MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
         predictions="all",
-        streams={experiment.stream.source: stream},
+        streams={experiment.stream.stream: stream},
         default_stream=stream,
     )
 
@@ -65,7 +65,7 @@ def plan_of(run: Run, data: DataSet, seed: int) -> Plan:
     """Return the plan of the replay: with no delay each label comes directly after its example."""
     choice = run.experiment.stream
     stream = StreamPlan(
-        stream=choice.source,
+        stream=choice.stream,
         data=data,
         delay=parse_label_delay(choice.label_delay),
         unlabelled_share=1.0 - choice.label_share,

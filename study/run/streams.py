@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,8 @@ def data_of(run: Run, repetition: int) -> DataSet:
     """
     choice = run.experiment.stream
     seed = data_seed(run, repetition)
+    if choice.is_generated:
+        return generated(choice, seed)
     if choice.is_synthetic:
         return made(choice, seed)
     data = _loaded(choice.source, choice.scaling, choice.rows, data_dir_from_environment())
@@ -93,6 +96,15 @@ def _forest_places(folder: Path | None) -> NDArray[np.int64]:
     (file,) = forest.RECIPE.files
     types = [int(line.rpartition(b",")[2]) for line in file.read(folder).splitlines()]
     return forest.chosen(np.array(types, np.int16))
+
+
+def generated(choice: StreamChoice, seed: int) -> DataSet:
+    """Return the stream of a generator: `function(length, p(y=1), seed, options)`."""
+    module, _, function = choice.source.partition(":")
+    data: DataSet = getattr(import_module(module), function)(
+        choice.length or DEFAULT_LENGTH, (choice.imbalance or DEFAULT_IMBALANCE) / 100.0, seed, choice.options
+    )
+    return data
 
 
 def made(choice: StreamChoice, seed: int) -> DataSet:
