@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
 from stream_app.monitor.colours import METHOD_COLOURS
+from study.report.rivals.colours import rivals_colour
 from study.report.scores import METRICS
 from study.report.summary import RunSummary
 
@@ -134,9 +135,9 @@ Panel = CurvePanel | LevelPanel
 
 def colours_of(learners: Sequence[str]) -> dict[str, str]:
     """Return a colour for each learner, all different as long as there are enough colours."""
-    taken = [COLOURS[name] for name in learners if name in COLOURS]
-    free = iter([colour for colour in MORE_COLOURS if colour not in taken] + list(MORE_COLOURS) * 3)
-    return {name: COLOURS[name] if name in COLOURS else next(free) for name in learners}
+    fixed = {name: colour for name in learners if (colour := COLOURS.get(name) or rivals_colour(name))}
+    free = iter([colour for colour in MORE_COLOURS if colour not in fixed.values()] + list(MORE_COLOURS) * 3)
+    return {name: fixed[name] if name in fixed else next(free) for name in learners}
 
 
 def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str) -> Path:
