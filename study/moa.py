@@ -4,8 +4,8 @@
 
 writes each stream of the group `yardstick` as ARFF, lets MOA predict each example before it learns from it, and
 appends a row for each stream, repetition and method to `study/results/yardstick-moa.csv`; rows that are there are not
-run again. MOA's own jar has none of the methods: their sources are in the repository canoalberto/imbalanced-streams, and
-have to be compiled against `nz.ac.waikato.cms.moa:moa:2021.07.0` and `com.github.javacliparser:javacliparser:0.5.0`.
+run again. MOA's own jar has none of the methods: their sources are in the repository canoalberto/imbalanced-streams,
+and have to be compiled against `nz.ac.waikato.cms.moa:moa:2021.07.0` and `com.github.javacliparser:javacliparser:0.5.0`.
 """
 
 import csv

@@ -90,7 +90,7 @@ def _panel(part: str, rows: Sequence[Row]) -> LevelPanel:
     }
     return LevelPanel(
         PARTS[part],
-        [row.stream.replace("_", "\n") for row in own],
+        [row.stream.replace("-", "\n") for row in own],
         {method: [mean for mean, _, _ in column] for method, column in figures.items()},
         {method: [error for _, _, error in column] for method, column in figures.items()},
         "",
