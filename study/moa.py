@@ -5,7 +5,7 @@
 writes each stream of the group `yardstick` as ARFF, lets MOA predict each example before it learns from it, and
 appends a row for each stream, repetition and method to `study/results/yardstick-moa.csv`; rows that are there are not
 run again. MOA's own jar has none of the methods: their sources are in the repository canoalberto/imbalanced-streams,
-and have to be compiled against `nz.ac.waikato.cms.moa:moa:2021.07.0` and `com.github.javacliparser:javacliparser:0.5.0`.
+and are compiled against `nz.ac.waikato.cms.moa:moa:2021.07.0` and `com.github.javacliparser:javacliparser:0.5.0`.
 """
 
 import csv
@@ -39,9 +39,6 @@ COLUMNS = ("run", "repetition", "method", "average", "final", "seconds")
 TIMEOUT_S = 900
 """No method took longer than a minute for a stream."""
 
-FIRST_SEED = 123_456_789
-"""The seed of the survey's first repetition."""
-
 
 def write_arff(data: DataSet, path: Path) -> None:
     """Write a data set with numeric features in MOA's format."""
@@ -65,7 +62,7 @@ def read_predictions(path: Path, labels: NDArray[np.int8]) -> NDArray[np.int8]:
     return classes
 
 
-def predict(classpath: str, method: str, arff: Path, seed: int, folder: Path) -> Path:
+def predict(classpath: str, method: str, arff: Path, folder: Path) -> Path:
     """Let MOA predict every example before it learns from it, and return the file of its predictions.
 
     Raises:
@@ -74,7 +71,7 @@ def predict(classpath: str, method: str, arff: Path, seed: int, folder: Path) ->
     output = folder / "predictions.csv"
     output.unlink(missing_ok=True)
     task = (
-        f"EvaluateInterleavedTestThenTrain -l ({method}) -s (ArffFileStream -f {arff}) -r {seed}"
+        f"EvaluatePrequential -l ({method}) -s (ArffFileStream -f {arff})"
         f" -e (BasicClassificationPerformanceEvaluator) -f 1000000 -o {output}"
     )
     command = ["java", "-cp", classpath, "moa.DoTask", task]
@@ -120,7 +117,7 @@ def main(names: Sequence[str], classpath: str, reps: int) -> None:
                     if (run.name, repetition, method) in finished:
                         continue
                     start_s = time.perf_counter()
-                    output = predict(classpath, line, arff, FIRST_SEED + repetition, folder)
+                    output = predict(classpath, line, arff, folder)
                     gmean = curves_of(read_predictions(output, data.labels), data.labels).gmean
                     seconds = time.perf_counter() - start_s
                     _append((run.name, repetition, method, f"{gmean.mean():.6f}", f"{gmean[-1]:.6f}", f"{seconds:.1f}"))
