@@ -27,6 +27,9 @@ ALONE = "alone"
 UNTUNED_LOGISTIC = "over"
 """River's logistic regression has always been run in a sampler; the study had it oversampled."""
 
+FEWEST_TESTED = 5
+"""Fewer shared repetitions tell almost nothing."""
+
 Doubles = NDArray[np.float64]
 Candidates = Mapping[str, Mapping[str, LearnerSummary]]
 """Summaries by method and setting."""
@@ -122,16 +125,30 @@ def _setting(name: str, learner: LearnerSummary) -> Setting:
     return Setting(name, learner.averages, learner.figures[max(learner.figures)][2])
 
 
-def leaders(settings: Mapping[str, Setting]) -> tuple[str, Sequence[str]]:
-    """Return the method with the highest average, and the methods that a paired t-test does not find worse.
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads.
 
-    Only the repetitions that both methods have are compared; repetition r of every method has the same data.
+    Attributes:
+        first: The method with the highest average.
+        equal: Methods that a paired t-test does not find worse.
+        untested: Methods that share too few repetitions with the first for a test.
     """
+
+    first: str
+    equal: Sequence[str]
+    untested: Sequence[str]
+
+
+def leader_of(settings: Mapping[str, Setting]) -> Leader:
+    """Compare the best method with every other on the repetitions that both have, which have the same data."""
     first = max(settings, key=lambda name: float(settings[name].averages.mean()))
     best = settings[first].averages
-    equal = []
+    equal, untested = [], []
     for name, setting in settings.items():
         count = min(len(best), len(setting.averages))
-        if name != first and paired_difference(best[:count], setting.averages[:count]) >= ALPHA:
+        if name != first and count < FEWEST_TESTED:
+            untested.append(name)
+        elif name != first and paired_difference(best[:count], setting.averages[:count]) >= ALPHA:
             equal.append(name)
-    return first, equal
+    return Leader(first, equal, untested)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from study.report.figures import LevelPanel, Panel, draw
-from study.report.rivals.choices import PREFIXES, Choice, Setting, choices, leaders
+from study.report.rivals.choices import PREFIXES, Choice, Setting, choices, leader_of
 from study.report.summary import RunSummary, mean_and_error
 from study.report.tables import markdown
 
@@ -125,17 +125,24 @@ def _stream(stream: str, own: Sequence[Choice]) -> list[str]:
         f"G-mean averaged over the stream (standard deviation), setting; {' or '.join(map(str, counts))} repetitions.",
         "",
         *markdown(("method", *KINDS, "at the end: untuned / tuned", "repetitions"), rows),
-        "",
     ]
     groups = {"the paper's methods": [one for one in own if not one.is_rivers]}
     if any(one.is_rivers for one in own):
         groups["all"] = list(own)
     for group, members in groups.items():
         for kind in ("untuned", "tuned"):
-            first, equal = leaders({one.method: _of(one, kind) for one in members})
-            also = f"; not told apart: {', '.join(equal)}" if equal else "; all others are worse"
-            lines.append(f"- {kind.title()}, {group}: {first} leads{also}.")
+            lines.append(f"- {kind.title()}, {group}: {_leader({one.method: _of(one, kind) for one in members})}")
     return [*lines, ""]
+
+
+def _leader(settings: Mapping[str, Setting]) -> str:
+    leader = leader_of(settings)
+    text = f"{leader.first} leads ({settings[leader.first].averages.mean():.3f})"
+    if leader.equal:
+        text += f"; not told apart: {', '.join(leader.equal)}"
+    elif not leader.untested:
+        text += "; all others are worse"
+    return text + (f"; too few repetitions for a test: {', '.join(leader.untested)}." if leader.untested else ".")
 
 
 def _text(setting: Setting) -> str:

@@ -99,15 +99,22 @@ def _panel(part: str, rows: Sequence[Row]) -> LevelPanel:
     )
 
 
-def ranks(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the mean rank of each method over the streams that all methods were run on; 1 is best."""
-    methods = list(rows[0].averages)
-    complete = [row for row in rows if set(row.averages) == set(methods)]
+def ranks(rows: Sequence[Row], methods: Sequence[str]) -> tuple[int, dict[str, float]]:
+    """Return the number of streams on which all these methods were run, and each one's mean rank there; 1 is best."""
+    complete = [row for row in rows if set(methods) <= row.averages.keys()]
+    if not complete:
+        return 0, {}
     means = np.array([[float(row.averages[method].mean()) for method in methods] for row in complete])
     above = (means[:, None, :] > means[:, :, None]).sum(axis=2)
     ties = (means[:, None, :] == means[:, :, None]).sum(axis=2)
     values = (above + (ties + 1) / 2).mean(axis=0)
-    return dict(zip(methods, values.tolist(), strict=True))
+    return len(complete), dict(zip(methods, values.tolist(), strict=True))
+
+
+def _ranks(rows: Sequence[Row], methods: Sequence[str]) -> str:
+    count, found = ranks(rows, methods)
+    order = sorted(found.items(), key=lambda item: item[1])
+    return f"- Mean rank over {count} streams: {', '.join(f'{method} {rank:.2f}' for method, rank in order)}."
 
 
 def _page(rows: Sequence[Row]) -> list[str]:
@@ -122,7 +129,7 @@ def _page(rows: Sequence[Row]) -> list[str]:
         ]
         for row in rows
     ]
-    order = sorted(ranks(rows).items(), key=lambda item: item[1])
+    everywhere = [method for method in methods if all(method in row.averages for row in rows)]
     wins = {method: sum(row.best == method for row in rows) for method in methods}
     return [
         "# The survey's generators",
@@ -147,11 +154,11 @@ def _page(rows: Sequence[Row]) -> list[str]:
         "",
         "![Average G-mean on the survey's generators](yardstick.png)",
         "",
-        f"- Mean rank over the streams: {', '.join(f'{method} {rank:.2f}' for method, rank in order)}.",
+        _ranks(rows, everywhere),
+        *([_ranks(rows, methods)] if len(everywhere) < len(methods) else []),
         f"- Highest on: {', '.join(f'{method} {count}' for method, count in wins.items())} of {len(rows)} streams.",
         "",
         *markdown(("part", "stream", *methods), table),
-        "",
     ]
 
 
