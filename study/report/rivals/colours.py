@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 
 RIVER_COLOURS: Mapping[str, str] = {
-    "river_lr": "#a6761d",
-    "river_hat": "#66a61e",
+    "river_lr": "#000000",
+    "river_hat": "#8c510a",
     "river_adwin": "#e7298a",
-    "river_lb": "#7b3294",
-    "river_arf": "#d95f02",
-    "river_srp": "#1f3b73",
+    "river_lb": "#808000",
+    "river_arf": "#aa00ff",
+    "river_srp": "#3f1f5f",
 }
 """By family: a model alone, in a sampler, or tuned has the colour of its family."""
 
-MOA_COLOURS: Mapping[str, str] = {"csarf": "#b2182b", "rose": "#e0a0b8", "kue": "#5aae61"}
+MOA_COLOURS: Mapping[str, str] = {"csarf": "#7f0000", "rose": "#f4a6c0", "kue": "#a8d800"}
 
 
 def family_of(learner: str) -> str:

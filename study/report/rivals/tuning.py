@@ -130,8 +130,10 @@ def _stream(stream: str, own: Sequence[Choice]) -> list[str]:
     if any(one.is_rivers for one in own):
         groups["all"] = list(own)
     for group, members in groups.items():
-        for kind in ("untuned", "tuned"):
-            lines.append(f"- {kind.title()}, {group}: {_leader({one.method: _of(one, kind) for one in members})}")
+        lines += [
+            f"- {kind.title()}, {group}: {_leader({one.method: _of(one, kind) for one in members})}"
+            for kind in ("untuned", "tuned")
+        ]
     return [*lines, ""]
 
 

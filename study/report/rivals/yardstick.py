@@ -57,8 +57,12 @@ def write_yardstick(summaries: Mapping[str, RunSummary], results: Path) -> Path 
             for method, averages in row.averages.items():
                 mean, deviation, _ = mean_and_error(averages)
                 writer.writerow((row.part, row.stream, method, len(averages), f"{mean:.4f}", f"{deviation:.4f}"))
-    panels: list[list[Panel]] = [[_panel(part, rows)] for part in PARTS if any(row.part == part for row in rows)]
-    draw(panels, results / "yardstick.png", "The survey's generators, 1 % positive")
+    panels: list[Panel] = [_panel(part, rows) for part in PARTS if any(row.part == part for row in rows)]
+    draw(
+        [panels[:2], panels[2:]] if len(panels) > 2 else [panels],
+        results / "yardstick.png",
+        "The survey's generators, 1 % positive",
+    )
     path = results / "yardstick.md"
     path.write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
     return path
@@ -90,7 +94,8 @@ def _panel(part: str, rows: Sequence[Row]) -> LevelPanel:
     }
     return LevelPanel(
         PARTS[part],
-        [row.stream.replace("-", "\n") for row in own],
+        # every second name is a line lower, so that neighbours do not overlap
+        ["\n" * (place % 2) + row.stream for place, row in enumerate(own)],
         {method: [mean for mean, _, _ in column] for method, column in figures.items()},
         {method: [error for _, _, error in column] for method, column in figures.items()},
         "",
