@@ -18,7 +18,7 @@ from study.report.rivals.pages import write_pages
 from study.run.experiment import SEPARATE_GROUPS, Run, load_all, parse, runs_of
 from study.run.grid import expanded
 from study.run.runs import Repetition, repeat
-from study.run.store import Store, engine_version
+from study.run.store import Store, engine_version, own_code
 
 LENGTH = 300
 
@@ -66,6 +66,7 @@ def test_a_generators_stream_is_learnt_like_any_other() -> None:
     assert one.classes.shape == (2, LENGTH)
     assert (one.classes >= 0).all()
     assert not np.array_equal(one.labels, two.labels)
+    assert own_code(run).startswith("study.generators ")
     with pytest.raises(ConfigurationError, match="drift is only for synthetic streams"):
         parse({**GENERATED, "stream": {**GENERATED["stream"], "drift": "prior"}}, "")
 
