@@ -3,6 +3,8 @@
 Each function has the form of `stream.Make`; its `labels_of_...` is the rule alone.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -157,8 +159,10 @@ def labels_of_agrawal(concept: int, numbers: Doubles, level: Longs) -> Booleans:
     """
     salary, age, loan = numbers[:, SALARY] / 1_000.0, numbers[:, AGE], numbers[:, LOAN] / 1_000.0
     young, old = age < 40, age >= 60
-    # the bounds of each function for the young, those between, and the old
-    by_age = lambda *values: np.select([young, old], [values[0], values[2]], values[1])  # noqa: E731
+
+    def by_age(below_40: Any, between: Any, from_60: Any) -> NDArray[Any]:  # noqa: ANN401  (numbers or Booleans)
+        return np.where(young, below_40, np.where(old, from_60, between))
+
     educated = by_age(level <= 1, (level >= 1) & (level <= 3), level >= 2)
     if concept == 1:
         group_a = young | old
@@ -177,6 +181,6 @@ def labels_of_agrawal(concept: int, numbers: Doubles, level: Longs) -> Booleans:
     return result
 
 
-def _between(values: Doubles, low: Doubles | Longs, span: float) -> Booleans:
+def _between(values: Doubles, low: NDArray[Any], span: float) -> Booleans:
     result: Booleans = (low <= values) & (values <= low + span)
     return result

@@ -47,7 +47,7 @@ def expanded(data: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
 def _one(rest: Mapping[str, Any], name: str, stream: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     suffix = f".{'-'.join(str(value) for value in settings.values())}" if settings else ""
     stream = dict(stream)
-    own = {key: stream.pop(key) for key in ("title", "repetitions", "seed", "varies") if key in stream}
+    own: dict[str, Any] = {key: stream.pop(key) for key in ("title", "repetitions", "seed", "varies") if key in stream}
     title = own.pop("title", name)
     return {
         **rest,

@@ -124,8 +124,10 @@ def _ranks(rows: Sequence[Row], methods: Sequence[str]) -> str:
 
 def _page(rows: Sequence[Row]) -> list[str]:
     methods = list(dict.fromkeys(method for row in rows for method in row.averages))
-    counts = sorted({(method, len(row.averages[method])) for row in rows for method in row.averages})
-    repetitions = "; ".join(f"{method} {'/'.join(str(n) for m, n in counts if m == method)}" for method in methods)
+    counts = {method: [len(row.averages[method]) for row in rows if method in row.averages] for method in methods}
+    repetitions = "; ".join(
+        f"{method} {'/'.join(map(str, sorted(set(sizes))))} on {len(sizes)} streams" for method, sizes in counts.items()
+    )
     table = [
         [
             PARTS[row.part],

@@ -81,7 +81,7 @@ def test_an_offer_is_interesting_if_it_fulfils_an_alternative() -> None:
 
 def test_a_tree_splits_a_nominal_feature_once_on_a_path() -> None:
     """Otherwise a leaf could never be reached, and the tree would be simpler than the published one."""
-    stack = [(models.tree_of(1), ())]
+    stack: list[tuple[models.Node, tuple[int, ...]]] = [(models.tree_of(1), ())]
     depths = []
     while stack:
         node, path = stack.pop()
