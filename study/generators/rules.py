@@ -161,7 +161,8 @@ def labels_of_agrawal(concept: int, numbers: Doubles, level: Longs) -> Booleans:
     young, old = age < 40, age >= 60
 
     def by_age(below_40: Any, between: Any, from_60: Any) -> NDArray[Any]:  # noqa: ANN401  (numbers or Booleans)
-        return np.where(young, below_40, np.where(old, from_60, between))
+        values: NDArray[Any] = np.where(young, below_40, np.where(old, from_60, between))
+        return values
 
     educated = by_age(level <= 1, (level >= 1) & (level <= 3), level >= 2)
     if concept == 1:
