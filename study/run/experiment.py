@@ -1,7 +1,7 @@
 """Experiments: each YAML file in `study/experiments` names a stream, its methods, and what a repetition varies.
 
-The first way of varying in a file is the experiment's own; each further way is a separate run with the name
-`EXPERIMENT.WAY`.
+A file with `streams` and `grid` declares many experiments (`study.run.grid`). The first way of varying in a file is the
+experiment's own; each further way is a separate run with the name `EXPERIMENT.WAY`.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from producers.label_delay import parse_label_delay
 from producers.synthetic import CONCEPTS, MAX_LENGTH, Drift
 from stream_app.config import LearnerName, LearnerSettings, has_setting
 from stream_app.errors import ConfigurationError
+from study.run.grid import expanded
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 
@@ -46,7 +47,10 @@ VARIES_TEXT = {
     "weights": "initial weights alone; the data keep their published order",
 }
 
-Group = Literal["budget", "stationary", "drift", "real", "beyond", "variant"]
+Group = Literal["budget", "stationary", "drift", "real", "beyond", "variant", "tuning", "rivals", "yardstick"]
+
+SEPARATE_GROUPS = ("tuning", "rivals", "yardstick")
+"""Groups with pages of their own, which the report leaves out."""
 
 
 class Section(BaseModel):
@@ -73,7 +77,8 @@ class StreamChoice(Section):
     """The stream that the learners see.
 
     Attributes:
-        source: A synthetic concept or a data set.
+        source: A synthetic concept, a data set, or `package.module:function`, a generator (`study.generators`).
+        options: Options of a generator, passed to its function unchanged.
         length: The number of examples; None: all of a data set, 5,000 of a synthetic stream.
         imbalance: p(y=1) in percent, of a synthetic stream.
         drift: What changes, of a synthetic stream.
@@ -91,6 +96,7 @@ class StreamChoice(Section):
     """
 
     source: str
+    options: dict[str, Any] = {}
     length: Annotated[int, Field(ge=1, le=MAX_LENGTH)] | None = None
     imbalance: Annotated[float, Field(gt=0, lt=100)] | None = None
     drift: Drift = Drift.NONE
@@ -108,7 +114,7 @@ class StreamChoice(Section):
     @classmethod
     def _known(cls, source: str) -> str:
         known = (*CONCEPTS, *RECIPES)
-        if source not in known:
+        if source not in known and ":" not in source:
             raise ValueError(f"there is no stream {source!r}; known: {', '.join(known)}")
         return source
 
@@ -125,7 +131,11 @@ class StreamChoice(Section):
     def _fits(self) -> Self:
         synthetic_only = {"imbalance", "drift", "drift_step", "drift_every", "noise", "features"}
         given = self.model_fields_set & synthetic_only
-        if not self.is_synthetic and given:
+        if self.is_generated:
+            given -= {"imbalance"}
+        elif self.options:
+            raise ValueError("options are only for generators")
+        if (self.is_generated or not self.is_synthetic) and given:
             raise ValueError(f"{min(given)} is only for synthetic streams; {self.source} is a data set")
         if self.scaling != "study" and self.is_synthetic:
             raise ValueError("scaling is only for data sets")
@@ -144,7 +154,17 @@ class StreamChoice(Section):
     @property
     def is_synthetic(self) -> bool:
         """Whether the stream is synthetic, not a data set."""
-        return self.source in CONCEPTS
+        return self.source in CONCEPTS or self.is_generated
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether a generator makes the stream."""
+        return ":" in self.source
+
+    @property
+    def stream(self) -> str:
+        """The stream's name in the records: its source, or the name of its generator."""
+        return self.source.rpartition(":")[2]
 
     def resets(self, length: int) -> tuple[int, ...]:
         """Return the known drifts of a stream of this length, at which the study's prequential sums restart."""
@@ -219,8 +239,8 @@ def _effective(settings: LearnerSettings) -> dict[str, Any]:
     return {name: value for name, value in every.items() if has_setting(settings.method, name)}
 
 
-def read(path: Path) -> Experiment:
-    """Read the experiment of a file.
+def read(path: Path) -> list[Experiment]:
+    """Read the experiments of a file: one, or one for each stream and each setting of its grid.
 
     Raises:
         ConfigurationError: The file cannot be read, or a setting is wrong; the error has a line for each problem.
@@ -238,7 +258,7 @@ def read(path: Path) -> Experiment:
         raise ConfigurationError(f"{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path.name}: must be a mapping of settings")
-    return parse({"name": path.stem, **data}, path.name)
+    return [parse(one, path.name) for one in expanded({"name": path.stem, **data}, path.name)]
 
 
 def parse(data: dict[str, Any], where: str) -> Experiment:
@@ -283,7 +303,7 @@ def load_all(folder: Path = FOLDER) -> Sequence[Experiment]:
     experiments: list[Experiment] = []
     for path in sorted(folder.glob("*.yaml")):
         try:
-            experiments.append(read(path))
+            experiments += read(path)
         except ConfigurationError as error:
             lines += error.lines
     if lines:
@@ -316,5 +336,5 @@ def _named(run: Run, pattern: str) -> bool:
     if pattern in ("all", group):
         return True
     if pattern == "paper":
-        return group not in {"beyond", "variant"}
+        return group not in {"beyond", "variant", *SEPARATE_GROUPS}
     return fnmatchcase(run.name, pattern)

@@ -69,7 +69,7 @@ def settings_of(run: Run, repetition: int, only: str | None = None) -> TaskSetti
         metrics=MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
         predictions="all",
         join=JoinSettings(corrections="correct" if experiment.stream.checks is not None else "first"),
-        streams={experiment.stream.source: stream},
+        streams={experiment.stream.stream: stream},
         default_stream=stream,
     )
 
@@ -78,7 +78,7 @@ def plan_of(run: Run, data: DataSet, seed: int) -> Plan:
     """Return the plan of the replay: with no delay each label comes directly after its example."""
     choice = run.experiment.stream
     stream = StreamPlan(
-        stream=choice.source,
+        stream=choice.stream,
         data=data,
         delay=parse_label_delay(choice.label_delay),
         unlabelled_share=1.0 - choice.label_share,

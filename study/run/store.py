@@ -77,13 +77,18 @@ def _code_of(file: Path) -> str:
 
 
 def own_code(run: Run) -> str:
-    """Return digests of the modules of the user's own learners and networks; empty if there are none."""
-    settings = run.experiment.methods.values()
-    places = {name.partition(":")[0] for one in settings for name in (one.method, one.network or "") if ":" in name}
+    """Return digests of the modules of generators, own learners and own networks; empty if there are none."""
+    names = [name for one in run.experiment.methods.values() for name in (one.method, one.network or "")]
+    places = {name.partition(":")[0] for name in (*names, run.experiment.stream.source) if ":" in name}
     files = {place: Path(spec.origin) for place in sorted(places) if (spec := find_spec(place)) and spec.origin}
     return " ".join(
-        f"{place} {hashlib.sha256(_code_of(file).encode()).hexdigest()[:12]}" for place, file in files.items()
+        f"{place} {hashlib.sha256(_module_code(file).encode()).hexdigest()[:12]}" for place, file in files.items()
     )
+
+
+def _module_code(file: Path) -> str:
+    """Return the code of a module, or of all modules of a package."""
+    return "".join(_code_of(part) for part in (sorted(file.parent.glob("*.py")) if file.stem == "__init__" else [file]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The data of one repetition: features, the labels that are sent, and the clean labels, which decide the scores."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,8 @@ def data_of(run: Run, repetition: int) -> DataSet:
     """
     choice = run.experiment.stream
     seed = data_seed(run, repetition)
+    if choice.is_generated:
+        return generated(choice, seed)
     if choice.is_synthetic:
         return made(choice, seed)
     folder = data_dir_from_environment()
@@ -59,6 +62,15 @@ def data_of(run: Run, repetition: int) -> DataSet:
             order = Draws("study", choice.source, seed).shuffled(len(data))
             data = replace(data, features=data.features[order], labels=data.labels[order])
     return data if choice.length is None else data.prefix(choice.length)
+
+
+def generated(choice: StreamChoice, seed: int) -> DataSet:
+    """Return the stream of a generator: `function(length, p(y=1), seed, options)`."""
+    module, _, function = choice.source.partition(":")
+    data: DataSet = getattr(import_module(module), function)(
+        choice.length or DEFAULT_LENGTH, (choice.imbalance or DEFAULT_IMBALANCE) / 100.0, seed, choice.options
+    )
+    return data
 
 
 def made(choice: StreamChoice, seed: int) -> DataSet:

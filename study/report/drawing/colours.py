@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from stream_app.monitor.colours import METHOD_COLOURS
+from study.report.rivals.colours import rivals_colour
 
 INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
 DRIFT_COLOUR = "#9e1b5c"
@@ -44,7 +45,7 @@ MORE_COLOURS = ("#1a1a66", "#ff8f70", "#00a0c6", "#b5179e", "#4a4e00", "#c2b280"
 
 def colour_of(name: str) -> str:
     """Return the colour of a learner, budget or imbalance."""
-    known = COLOURS.get(name)
+    known = COLOURS.get(name) or rivals_colour(name)
     return known if known is not None else MORE_COLOURS[sum(name.encode()) % len(MORE_COLOURS)]
 
 

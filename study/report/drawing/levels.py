@@ -22,6 +22,7 @@ class LevelPanel:
         errors: By learner, the standard errors, `[levels]`.
         x_label: Label of the axis of the levels.
         y_label: Label of the axis of the figure.
+        connected: Whether lines connect the levels; not if the levels have no order.
     """
 
     title: str
@@ -30,6 +31,7 @@ class LevelPanel:
     errors: Mapping[str, Sequence[float]]
     x_label: str
     y_label: str = "G-mean at the end"
+    connected: bool = True
 
     def draw(self, axis: Axes) -> None:
         """Draw a line for each learner with its error bars and its label."""
@@ -41,7 +43,7 @@ class LevelPanel:
                 yerr=self.errors.get(name),
                 color=colour_of(name),
                 linewidth=1.2,
-                linestyle=dashes_of(name),
+                linestyle=dashes_of(name) if self.connected else "none",
                 elinewidth=1.0,
                 marker="o",
                 markersize=3.5,
