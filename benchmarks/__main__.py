@@ -13,19 +13,8 @@ from pathlib import Path
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import (
-    codec,
-    cold_start,
-    learners,
-    metrics_cost,
-    opening,
-    rebalances,
-    restarts,
-    scaling,
-    snapshots,
-    way,
-    worker,
-)
+from benchmarks import codec, cold_start, learners, metrics_cost, opening, way
+from benchmarks.kafka import rebalances, restarts, scaling, snapshots, worker
 from benchmarks.rows import Row
 from stream_app.terminal import Terminal
 

@@ -73,7 +73,10 @@ for _ in sys.stdin:
 
 WORKER = "worker on Kafka"
 WORKER_PROBE = """
-from benchmarks import worker as b
+try:
+    from benchmarks.kafka import worker as b
+except ImportError:
+    from benchmarks import worker as b
 config = b.configuration({servers!r}, {prefix!r})
 b.create_topics(config, 1, 1)
 b.send({servers!r}, config, 2 * b.COUNT)

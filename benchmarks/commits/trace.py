@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.kafka.worker import configuration
 from benchmarks.way import fraud
-from benchmarks.worker import configuration
 from ops.keeper import KeptProcess
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster

@@ -37,7 +37,7 @@ class Dying:
         self._dies_after = dies_after
         self.initialise, self.begin = transaction.initialise, transaction.begin
         self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
-        self.flush, self.abort = transaction.flush, transaction.abort
+        self.flush, self.abort, self.start = transaction.flush, transaction.abort, transaction.start
 
     def commit(self) -> None:
         """Commit; the last commit kills the owner."""

@@ -221,7 +221,7 @@ class KafkaTransaction:
         self._thread.close()
         return released
 
-    def _run_in_thread(self, call: Callable[[], Any], timeout_s: float) -> None:
+    def _run_in_thread(self, call: Callable[[], None], timeout_s: float) -> None:
         """Make a call that ignores its timeout, and stop waiting for it after the timeout.
 
         Raises:
@@ -231,11 +231,13 @@ class KafkaTransaction:
         deadline = time.monotonic() + max(timeout_s, self._timeout_s)
         while True:
             try:
-                return future.result(timeout=timeouts.PROBE_INTERVAL_S)
+                future.result(timeout=timeouts.PROBE_INTERVAL_S)
             except TimeoutError:
                 self._producer.poll(0)  # the client delivers pending errors now
                 if time.monotonic() > deadline:
                     raise KafkaException(KafkaError(TIMED_OUT, "the client does not return")) from None
+            else:
+                return
 
     def _call(self, what: str, request: Callable[[float], Any], timeout_s: float | None = None) -> None:
         """Repeat a request while its error is retriable and the timeout has not passed; raise the last error."""

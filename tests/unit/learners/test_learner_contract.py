@@ -165,7 +165,7 @@ def test_a_state_with_another_shape_or_type_is_refused_and_changes_nothing(metho
 def test_memory_is_bounded(method: str) -> None:
     """A stream has no end."""
     data = stream(2000, 3, positives=0.2)
-    small = {"replay_per_class": 50} if method == "relay" else {}
+    small: dict[str, Any] = {"replay_per_class": 50} if method == "relay" else {}
     which = learner(3, method=method, **small)
     bits(which, in_turn(data.labels), data)
     size = sum(array.nbytes for array in which.arrays().values())

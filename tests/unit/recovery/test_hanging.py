@@ -3,7 +3,7 @@
 `tests/kafka/brokers/test_cluster.py` kills a real broker.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -123,6 +123,9 @@ class _Recorder:
         self.asked.append(f"{group}: {offsets}")
 
     def commit(self) -> None:
+        raise NotImplementedError
+
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
         raise NotImplementedError
 
     def abort(self) -> None:

@@ -175,7 +175,7 @@ def test_a_variant_with_dead_starts_has_a_row_without_them(tmp_path: Path) -> No
     dead = store.get(runs[1], 3)
     store.put(runs[1], 3, Repetition(0 * dead.classes, dead.classes.astype(np.float32), dead.labels, 1.0))
     summaries = {run.name: summary for run in runs if (summary := summarise(run, store)) is not None}
-    text = differences(Context(summaries=summaries, fisher={}, friedman={}, findings=[], folder=tmp_path))
+    text = differences(Context(summaries=summaries, fisher={}, friedman={}, claims=[], folder=tmp_path))
     rows = [[cell.strip() for cell in line.split("|")] for line in text if line.startswith("| `variant-credit-clip`")]
     assert sorted(row[3] for row in rows) == ["3", "4"]
     (with_dead,), (living,) = ([row for row in rows if row[3] == count] for count in ("4", "3"))

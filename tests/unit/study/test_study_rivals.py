@@ -143,7 +143,7 @@ def test_moa_reads_what_we_write_and_its_answers_must_fit(tmp_path: Path) -> Non
 
 def test_no_two_rivals_share_a_colour() -> None:
     """Two methods of one colour cannot be told apart in a figure."""
-    from study.report.figures import COLOURS  # noqa: PLC0415  (matplotlib takes a second)
+    from study.report.drawing.colours import COLOURS  # noqa: PLC0415  (matplotlib takes a second)
 
     methods = {
         COLOURS[name] for name in ("areba_20", "areba_50", "areba_2", "qbr_20", "oob", "uob", "sliding", "baseline")

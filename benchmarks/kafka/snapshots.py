@@ -1,6 +1,6 @@
 """Measure what snapshots cost a worker on a real Kafka, and how long it takes to restore them.
 
-Each run of a worker has a separate process (`python -m benchmarks.snapshots CASE SERVERS PREFIX APPLICATION
+Each run of a worker has a separate process (`python -m benchmarks.kafka.snapshots CASE SERVERS PREFIX APPLICATION
 POLICY_MS`), whose CPU time and memory are measured. It ends with a clean stop, which takes a last snapshot.
 """
 
@@ -179,7 +179,7 @@ def _peak_bytes() -> int:
 
 
 def _life(name: str, servers: str, prefix: str, application: str = "bench", policy_ms: int = DEFAULT_MS) -> Life:
-    command = [sys.executable, "-m", "benchmarks.snapshots", name, servers, prefix, application, str(policy_ms)]
+    command = [sys.executable, "-m", "benchmarks.kafka.snapshots", name, servers, prefix, application, str(policy_ms)]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=2 * LIMIT_S, check=True)
     return Life(**json.loads(result.stdout.splitlines()[-1]))
 

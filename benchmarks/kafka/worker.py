@@ -1,7 +1,7 @@
 """Measure a worker on a real Kafka: its CPU time, against loops that only consume and produce, and its latency.
 
-Each side runs in a separate process (`python -m benchmarks.worker ours|native|confluent SERVERS PREFIX COUNT`), whose
-CPU time is measured from the moment when the member has joined the group and its code is compiled.
+Each side runs in a separate process (`python -m benchmarks.kafka.worker ours|native|confluent SERVERS PREFIX COUNT`),
+whose CPU time is measured from the moment when the member has joined the group and its code is compiled.
 """
 
 import json
@@ -212,7 +212,7 @@ SIDES = MappingProxyType({"ours": run_ours, "native": run_native, "confluent": r
 
 def _side(side: str, servers: str, prefix: str, count: int) -> list[float]:
     """Return the CPU seconds of one side in a new process, for both halves."""
-    command = [sys.executable, "-m", "benchmarks.worker", side, servers, prefix, str(count)]
+    command = [sys.executable, "-m", "benchmarks.kafka.worker", side, servers, prefix, str(count)]
     process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
     try:
         text, _ = process.communicate(timeout=2 * LIMIT_S)

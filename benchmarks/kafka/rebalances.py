@@ -263,7 +263,8 @@ class Trial:
         owned = self.wait_until_live(self.first)
         time.sleep(SETTLE_S)
         process = KeptProcess(
-            [sys.executable, "-m", "benchmarks.rebalances", str(self._folder / "areba.yaml")], stdout=subprocess.PIPE
+            [sys.executable, "-m", "benchmarks.kafka.rebalances", str(self._folder / "areba.yaml")],
+            stdout=subprocess.PIPE,
         )
         begin_s = time.time()
         try:

@@ -1,6 +1,6 @@
 """How a worker's CPU time and rate depend on partitions, learners, features and streams, one at a time.
 
-Each run has a separate process (`python -m benchmarks.scaling CASE SERVERS PREFIX`), which compiles first.
+Each run has a separate process (`python -m benchmarks.kafka.scaling CASE SERVERS PREFIX`), which compiles first.
 """
 
 import json
@@ -169,7 +169,7 @@ def run_worker(case: Case, servers: str, prefix: str) -> Figures:
 
 def _measured(name: str, servers: str, prefix: str) -> Figures:
     """Run a case in a new process."""
-    command = [sys.executable, "-m", "benchmarks.scaling", name, servers, prefix]
+    command = [sys.executable, "-m", "benchmarks.kafka.scaling", name, servers, prefix]
     process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
     try:
         text, _ = process.communicate(timeout=2 * LIMIT_S)

@@ -1,0 +1,1 @@
+"""Benchmarks of workers on a real Kafka."""
