@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
+from stream_app.terminal import say
 from study.run.experiment import Experiment, Run, load_all
 
 LEARNERS = ("areba_20", "relay")
@@ -94,8 +95,7 @@ def run_missing(store: Path, short: int) -> None:
     for run, repetitions in runs(short):
         for number in sorted(set(range(repetitions)) - set(finished.finished(run))):
             finished.put(run, number, repeat(run, number))
-        sys.stdout.write(f"{run.name}: {repetitions}\n")
-        sys.stdout.flush()
+        say(f"{run.name}: {repetitions}")
 
 
 def scores_of(store: Path, short: int) -> dict[str, Score]:
@@ -203,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scores = read_results(RESULTS) if given.committed else scores_of(given.store, given.repetitions)
     if not given.committed:
         write_results(scores, RESULTS)
-    sys.stdout.write(table(scores))
+    for line in table(scores).splitlines():
+        say(line)
     return 0
 
 

@@ -20,6 +20,7 @@ from stream_app.config import LearnerSettings
 from stream_app.learners.api import Operations
 from stream_app.learners.registry import build
 from stream_app.records import ID_WORDS, Floats, Operation
+from stream_app.terminal import say
 from study.relay import Score, table, write_results
 from study.report.scores import curves_of
 from study.run.experiment import StreamChoice
@@ -177,7 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_results(scores, RESULTS, list(SETTINGS))
     for others, other in (([0, 1], "AREBA_20"), ([2, 1], "RELAY without a challenger")):
         pairs = {name: Score(own.final[:, others], own.average[:, others]) for name, own in scores.items()}
-        sys.stdout.write(table(pairs, other) + "\n")
+        for line in (*table(pairs, other).splitlines(), ""):
+            say(line)
     return 0
 
 

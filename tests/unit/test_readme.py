@@ -76,8 +76,6 @@ def test_its_numbers_are_those_that_were_measured() -> None:
     report = (ROOT / "study" / "results" / "report.md").read_text(encoding="utf-8")
     best, tied, of = re.findall(r"AREBA_20 is best in (\d+) and tied with the best in (\d+) of (\d+)", report)[0]
     assert f"AREBA is best in {best} and tied with the best in {tied} of {of} experiments" in README
-    wins, streams_of_river = re.findall(r"best of River's wins (\d+) of (\d+) streams", report)[0]
-    assert f"win on {wins} of {streams_of_river} streams" in README
 
 
 def test_links_lead_somewhere() -> None:
