@@ -4,8 +4,7 @@
 
 writes each stream of the group `yardstick` as ARFF, lets MOA predict each example before it learns from it, and
 appends a row for each stream, repetition and method to `study/results/yardstick-moa.csv`; rows that are there are not
-run again. MOA's own jar has none of the methods: their sources are in the repository canoalberto/imbalanced-streams,
-and are compiled against `nz.ac.waikato.cms.moa:moa:2021.07.0` and `com.github.javacliparser:javacliparser:0.5.0`.
+run again. MOA's own jar (2021.07.0) has none of the methods; the class path must have them.
 """
 
 import csv
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from producers.datasets.base import DataSet
 from stream_app.errors import ArebaError
+from stream_app.terminal import say
 from study.report.scores import curves_of
 from study.run.experiment import choose, load_all, runs_of
 from study.run.streams import data_of
@@ -121,12 +121,12 @@ def main(names: Sequence[str], classpath: str, reps: int) -> None:
                     gmean = curves_of(read_predictions(output, data.labels), data.labels).gmean
                     seconds = time.perf_counter() - start_s
                     _append((run.name, repetition, method, f"{gmean.mean():.6f}", f"{gmean[-1]:.6f}", f"{seconds:.1f}"))
-                    click.echo(f"{run.name} {repetition} {method} {gmean.mean():.3f} {seconds:.0f} s")
+                    say(f"{run.name} {repetition} {method} {gmean.mean():.3f} {seconds:.0f} s")
 
 
 if __name__ == "__main__":
     try:
         main()
     except ArebaError as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         sys.exit(error.exit_code)

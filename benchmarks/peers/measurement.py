@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ops.keeper import KeptProcess
 
 POLL_S = 0.02
 LIMIT_S = 300.0
+NO_LEADER_CODES = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 CLOCK_HZ = os.sysconf("SC_CLK_TCK")
 
 
@@ -83,8 +84,13 @@ class Meter:
             time.sleep(POLL_S)
 
     def _records(self) -> int:
-        """Return the ends of the topics: their records, and some markers of transactions."""
-        return sum(self._consumer.get_watermark_offsets(place, timeout=10.0)[1] for place in self._partitions)
+        """Return the ends of the topics: their records, and some markers; 0 while a new topic has no leader yet."""
+        try:
+            return sum(self._consumer.get_watermark_offsets(place, timeout=10.0)[1] for place in self._partitions)
+        except KafkaException as problem:
+            if problem.args[0].code() not in NO_LEADER_CODES:
+                raise
+            return 0
 
     def close(self) -> None:
         """Release the consumer."""
