@@ -13,6 +13,7 @@ from ops.broker import Broker
 from producers.events import events, id_prefix
 from producers.schedule import schedule
 from stream_app.pipeline.prequential import COLUMNS
+from stream_app.pipeline.stream import seed_of
 from stream_app.records import Metric, Prediction, Side
 from stream_app.serialization import codec
 from study.report.scores import prequential_sums
@@ -48,11 +49,15 @@ RUN = Run(
 )
 
 
-def test_kafka_and_the_study_give_the_same_bits(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+def test_kafka_and_the_study_give_the_same_bits(
+    kafka: Broker, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A reader of the report runs the application, not the study: every score and sum must be the same, bit for bit.
 
-    The stream is stationary, has no delay and its own partition, and all of its data is on the broker before.
+    The stream is stationary, has no delay and its own partition, and all of its data is on the broker before. Here the
+    study seeds each learner as the application does, not all learners of a repetition equally.
     """
+    monkeypatch.setattr("study.run.runs.same_seed", seed_of)
     assert kafka.bootstrap_servers is not None
     sections: Mapping[str, Section] = {
         "predictions": "all",
