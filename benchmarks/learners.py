@@ -1,6 +1,6 @@
 """Time to predict and learn an example: each method against eager Torch, and ensembles against one network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,41 +63,40 @@ def compare(
         eager_steps: Examples of one repetition of eager Torch.
         repetitions: The number of repetitions.
     """
-    learner, reference = ours(stream, method), eager(stream, method)
+    steps = (ours_steps, eager_steps)
+    return _medians(ours(stream, method), eager(stream, method), stream, warm, steps, repetitions)
+
+
+def _medians(
+    learner: Learner,
+    reference: Callable[[int, int], int],
+    stream: Stream,
+    warm: int,
+    steps: tuple[int, int],
+    repetitions: int,
+) -> tuple[float, float]:
+    """Return the median microseconds per example of a learner and of a reference, over repetitions of these steps."""
     learn(learner, stream, 0, warm)
     reference(0, warm)
-    ours_at, eager_at = iter(range(warm, 1 << 30, ours_steps)), iter(range(warm, 1 << 30, eager_steps))
+    ours_steps, reference_steps = steps
+    ours_at, reference_at = iter(range(warm, 1 << 30, ours_steps)), iter(range(warm, 1 << 30, reference_steps))
 
     def run_ours() -> int:
         start = next(ours_at)
         learn(learner, stream, start, start + ours_steps)
         return ours_steps
 
-    def run_eager() -> int:
-        start = next(eager_at)
-        return reference(start, start + eager_steps)
+    def run_reference() -> int:
+        start = next(reference_at)
+        return reference(start, start + reference_steps)
 
     ours_us = median_cpu_us(run_ours, repetitions)
-    return ours_us, median_cpu_us(run_eager, repetitions)
+    return ours_us, median_cpu_us(run_reference, repetitions)
 
 
 def against_strict(stream: Stream, warm: int, steps: int, repetitions: int) -> tuple[float, float]:
     """Return the median microseconds per example, ours and those of `strict.StrictAreba`, over the same examples."""
-    learner, reference = ours(stream), StrictAreba(stream)
-    learn(learner, stream, 0, warm)
-    reference(0, warm)
-    ours_at, strict_at = iter(range(warm, 1 << 30, steps)), iter(range(warm, 1 << 30, steps))
-
-    def run_ours() -> int:
-        start = next(ours_at)
-        learn(learner, stream, start, start + steps)
-        return steps
-
-    def run_strict() -> int:
-        start = next(strict_at)
-        return reference(start, start + steps)
-
-    return median_cpu_us(run_ours, repetitions), median_cpu_us(run_strict, repetitions)
+    return _medians(ours(stream), StrictAreba(stream), stream, warm, (steps, steps), repetitions)
 
 
 def relay(stream: Stream, most_us: float) -> Row:
