@@ -37,7 +37,6 @@ from stream_app.learners.methods.areba import admit_areba, correct_areba
 from stream_app.learners.methods.oob import admit_oob
 from stream_app.learners.methods.qbr import admit_qbr, correct_qbr
 from stream_app.learners.methods.relay import (
-    AVERAGE,
     admit_relay,
     correct_relay,
     learn_relay,
@@ -46,6 +45,7 @@ from stream_app.learners.methods.relay import (
     prepare_relay,
     standardise_slot,
 )
+from stream_app.learners.methods.relay_challenger import AVERAGE
 from stream_app.learners.methods.sliding import admit_sliding, correct_sliding
 from stream_app.learners.methods.uob import admit_uob
 from stream_app.learners.networks.dense_networks import (

@@ -21,6 +21,10 @@ NEGATIVE, POSITIVE = 0, 1
 AREBA, QBR, SLIDING, BASELINE, ADAPTIVE_CS, OOB, UOB, RELAY = range(8)
 """The kinds of methods: which function admits an example."""
 
+WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES = 1, 2, 4
+ALL_MECHANISMS = WITH_CHALLENGER | WITH_JITTER | WITH_AVERAGES
+"""RELAY's mechanisms that can be switched off, see `methods.relay`: bits of `MethodState.mechanisms`."""
+
 
 class MethodState(NamedTuple):
     """The state of a method. A queue is a ring of rows: the place of its oldest example, and its length.
@@ -57,6 +61,7 @@ class MethodState(NamedTuple):
         errors: float64, RELAY's faded errors, see `methods.relay`.
         factors: float64 `[width]`, shared buffer: the inverse of each feature's deviation.
         batch: float32, shared buffer: the standardised examples of the next step.
+        mechanisms: Which of RELAY's mechanisms are on: a sum of `WITH_CHALLENGER` and the like.
     """
 
     kind: int
@@ -89,6 +94,7 @@ class MethodState(NamedTuple):
     errors: NDArray[np.float64]
     factors: NDArray[np.float64]
     batch: Floats
+    mechanisms: int
 
 
 SHARED = ("words", "table", "starts", "targets", "scores", "factors", "batch")
@@ -128,6 +134,7 @@ class MethodStateView(NamedTuple):
     errors: Pointer
     factors: Pointer
     batch: Pointer
+    mechanisms: int
 
 
 @compiled
@@ -167,6 +174,7 @@ def view_of_method_state(descriptor: Pointer) -> MethodStateView:
         doubles_at(descriptor[27]),
         doubles_at(descriptor[28]),
         floats_at(descriptor[29]),
+        descriptor[30],
     )
 
 
@@ -188,11 +196,15 @@ class Costs(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What a method needs that draws standardised examples from its queues: examples of a step, tallies, errors."""
+    """What a method needs that draws standardised examples from its queues.
+
+    Examples of a step, tallies, errors, and the mechanisms that are on.
+    """
 
     examples: int
     tallies: int
     errors: int
+    mechanisms: int
 
 
 def new_method_state(
@@ -209,7 +221,7 @@ def new_method_state(
     """Return the state of a new method: class sizes 0, queues empty, one step for each network with weight 1."""
     held = queue_sizes.queues * queue_sizes.rows
     at_once = max(held, 1) if replay is None else replay.examples
-    drawn = Replay(0, 0, 0) if replay is None else replay
+    drawn = Replay(0, 0, 0, 0) if replay is None else replay
     standardised = 0 if replay is None else features
     return MethodState(
         kind=kind,
@@ -242,6 +254,7 @@ def new_method_state(
         errors=np.zeros(drawn.errors),
         factors=np.zeros(standardised),
         batch=np.zeros(drawn.examples * standardised, np.float32),
+        mechanisms=drawn.mechanisms,
     )
 
 

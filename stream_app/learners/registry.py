@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,7 +26,10 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import new_generator
 from stream_app.learners.shared_buffers import LearnerResources
 
-METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = MappingProxyType(
+MethodMaker: TypeAlias = Callable[[LearnerSettings, int, bytes], Method]
+"""Makes a method of the settings, the number of features and the seed."""
+
+METHODS: Mapping[str, MethodMaker] = MappingProxyType(
     {
         "areba": lambda own, features, _seed: areba(own.budget, own.theta, features),
         "qbr": lambda own, features, _seed: qbr(own.budget, features),
@@ -40,7 +44,7 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
         "relay": lambda own, features, seed: relay(own.replay_per_class, features, seed),
     }
 )
-"""By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
+"""By the name that a configuration uses."""
 
 
 def build(
@@ -65,14 +69,7 @@ def build(
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
     resources = resources or LearnerResources()
     if settings.network == "dense":
-        widths = (features, *settings.hidden, 1)
-        model = resources.template((features, *settings.key), lambda: _without_weights(settings, widths, resources))
-        generator = reseed(resources.generator, seed)
-        if model.is_alike:
-            weights = [dense_weights(widths, generator)] * model.networks
-        else:
-            weights = [dense_weights(widths, generator) for _ in range(model.networks)]
-        return model.copy_with(np.concatenate(weights), new_generator(seed) if model.draws_numbers else None)
+        return build_dense(METHODS[settings.method], settings, features, seed, resources)
     method, scaled = METHODS[settings.method](settings, features, seed), settings.scaler == "standard"
     count, rates, generator = method.state.networks, (settings.learning_rate, settings.l2), random_generator(seed)
     from stream_app.learners.networks import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
@@ -87,8 +84,24 @@ def build(
     return OnlineLearner(method, models, features, scaled=scaled, buffers=resources.buffers)
 
 
-def _without_weights(settings: LearnerSettings, widths: tuple[int, ...], resources: LearnerResources) -> OnlineLearner:
+def build_dense(
+    make: MethodMaker, settings: LearnerSettings, features: int, seed: bytes, resources: LearnerResources
+) -> OnlineLearner:
+    """Make a new learner of dense networks; see `build`. Resources belong to one maker for each method."""
+    widths = (features, *settings.hidden, 1)
+    model = resources.template((features, *settings.key), lambda: _without_weights(make, settings, widths, resources))
+    generator = reseed(resources.generator, seed)
+    if model.is_alike:
+        weights = [dense_weights(widths, generator)] * model.networks
+    else:
+        weights = [dense_weights(widths, generator) for _ in range(model.networks)]
+    return model.copy_with(np.concatenate(weights), new_generator(seed) if model.draws_numbers else None)
+
+
+def _without_weights(
+    make: MethodMaker, settings: LearnerSettings, widths: tuple[int, ...], resources: LearnerResources
+) -> OnlineLearner:
     """Make a learner of dense networks whose weights are zero."""
-    method = METHODS[settings.method](settings, widths[0], bytes(32))
+    method = make(settings, widths[0], bytes(32))
     model = blank_networks(widths, method.state.networks, settings.learning_rate, settings.l2, method.examples)
     return OnlineLearner(method, model, widths[0], scaled=settings.scaler == "standard", buffers=resources.buffers)

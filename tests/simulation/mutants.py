@@ -482,7 +482,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "RELAY's challenger draws from all examples that are kept, not from those after the alarm",
         "stream_app/learners/methods/relay.py",
         "next_batch",
-        "tallies[_RECENT + k] if is_challenger else state.lengths[k]",
+        "tallies[RECENT + k] if is_challenger else state.lengths[k]",
         "state.lengths[k]",
         ("tests/unit/learners/test_relay.py::test_relay_is_what_its_description_says",),
     ),

@@ -13,46 +13,56 @@ Four things make a network better that learns so:
   (Polyak and Juditsky 1992).
 - **Scarce labels.** A label that comes after n predictions is worth n labels' steps, at most `MOST_LABELS`.
 
-A sudden drift makes the kept examples false. The alarm compares the network's faded error in a class with the slower
-average of the same error. On an alarm a challenger begins: a network with the learner's first weights, which draws from
-the labels after the alarm alone (and the newest `HEAD_START` of the class that raised it). Both are judged on each
-label before they learn it, by the faded mean of |label - P(class 1)| of each class. The challenger takes over if it is
-better by `LEAD` after `FEWEST` labels of each class: the queues then forget what came before the alarm. After `MOST`
-labels of each class without that, it is dropped.
+After a sudden drift a second network learns, from the labels after it alone, and takes over if it is clearly better
+(`methods.relay_challenger`). A corrected example moves to the end of the other class's queue, as with AREBA.
 
-The networks of a learner: the learning one, the average of its weights, the same two of the challenger, and the first
-weights, which never change. A corrected example moves to the end of the other class's queue, as with AREBA.
+The study can switch these mechanisms off (`MethodState.mechanisms`); the application always has all of them.
 """
-
-from typing import Any
 
 import numpy as np
 
 from stream_app.jit.compiler import compiled
 from stream_app.learners.method import ERRORS, GENERATOR, MOMENTS, QUEUES, Method, State, StatePart
 from stream_app.learners.method_state import (
+    ALL_MECHANISMS,
     NEGATIVE,
     POSITIVE,
     RELAY,
+    WITH_AVERAGES,
+    WITH_CHALLENGER,
+    WITH_JITTER,
     MethodState,
     MethodStateView,
     QueueSizes,
     Replay,
     new_method_state,
 )
+from stream_app.learners.methods.relay_challenger import (
+    AVERAGE,
+    CHALLENGER,
+    CHALLENGER_AVERAGE,
+    ERROR_COUNT,
+    LABELS,
+    NETWORK,
+    NETWORKS,
+    ON,
+    RECENT,
+    STEPS_LEFT,
+    TALLIES,
+    TRIED,
+    WAITING,
+    begin_challenger,
+    judge,
+    watch,
+)
 from stream_app.learners.networks.any_width import learn_any_width
 from stream_app.learners.networks.dense_networks import ONE_F32, ZERO, DenseNetworksView, member_of
 from stream_app.learners.networks.kernels import predict
 from stream_app.learners.networks.width8 import learn_8
 from stream_app.learners.poisson import new_generator, next_block
-from stream_app.learners.queues import age_of, append, drop_oldest, move_to_class, row_of_age
+from stream_app.learners.queues import age_of, append, move_to_class, row_of_age
 from stream_app.learners.scaler import ScalerView
 from stream_app.learners.standardisation import fill_factors, standardise, take_into_moments
-
-NETWORKS = 5
-_NUMBERS: Any = [np.int64(number) for number in range(NETWORKS)]
-NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = _NUMBERS
-"""The networks; see `dense_networks.ZERO`."""
 
 DRAWN, LATE = 4, 50
 """Examples of each class in a step; the last of them is one of this many newest examples."""
@@ -63,26 +73,6 @@ NARROW_WIDTH, NARROW_STEPS = 8, 4
 MOST_LABELS = 8
 JITTER_LIMIT = 144
 AVERAGED_LABELS, LABELS_TO_AVERAGE_ONE_MORE = 50.0, 40.0
-
-FAST, SLOW = 0.05, 0.005
-"""The rates of the two averages of the error that the alarm compares."""
-ALARM_DEVIATIONS, ALARM_VARIANCE, ALARM_WEIGHT = 6.0, 0.01, 39.0
-"""The alarm's distance, the least variance, and how many independent errors the fast average stands for: 2 / r - 1."""
-ALARM_LABELS, ALARM_LABELS_OF_BOTH, ALARM_PAUSE = 40, 10, 200
-"""Labels of the class, labels of each class, and labels since the last alarm that an alarm needs."""
-
-HEAD_START, FEWEST, MOST = 10, 3, 30
-JUDGED = 0.04
-"""The rate of the average loss by which network and challenger are judged."""
-LEAD = 0.2
-
-_SEEN, _TRIED, _RECENT, _ON, _PAUSE, _WAITING, _LABELS, _STEPS_LEFT, TALLIES = 0, 2, 4, 6, 7, 8, 9, 10, 11
-"""Tallies: of each class the labels since the network's birth, the labels since the challenger's, and the kept examples
-that the challenger draws from; whether there is a challenger; labels since an alarm; predictions since a label; labels;
-and the steps that are left to take, 0 between two operations."""
-
-_FAST_ERROR, _SLOW_ERROR, _LOSS, _CHALLENGER_LOSS, ERROR_COUNT = 0, 2, 4, 6, 8
-"""Errors: of each class the two averages of the network's error, and the losses of network and challenger."""
 
 _QUARTER, _HALF_WORD, _HALF_SHIFT = np.uint64(0xFFFF), np.uint64(0xFFFFFFFF), np.uint64(32)
 _HALF = np.float32(0.5)
@@ -104,7 +94,7 @@ def prepare_relay(state: MethodStateView, scaler: ScalerView, slot: int) -> None
     """Take an example that is to be predicted into the moments, and put it at the beginning of `batch`."""
     take_into_moments(state, scaler.seen, slot * state.width)
     standardise_slot(state, scaler, slot)
-    state.tallies[_WAITING] += 1
+    state.tallies[WAITING] += 1
 
 
 @compiled
@@ -122,92 +112,6 @@ def predict_relay(state: MethodStateView, scaler: ScalerView, networks: DenseNet
     state.scores[AVERAGE] = _score(state, networks, AVERAGE)
 
 
-# The drift ------------------------------------------------------------------------------------------------------------
-
-
-@compiled
-def _copy_network(networks: DenseNetworksView, source: int, to: int) -> None:
-    """Copy weights, moments and powers from one network to another."""
-    size = networks.elements
-    for k in range(size):
-        networks.parameters[to * size + k] = networks.parameters[source * size + k]
-        networks.first[to * size + k] = networks.first[source * size + k]
-        networks.second[to * size + k] = networks.second[source * size + k]
-    for k in range(2):
-        networks.powers[2 * to + k] = networks.powers[2 * source + k]
-
-
-@compiled
-def _begin_challenger(state: MethodStateView, networks: DenseNetworksView, label: int) -> None:
-    """Let a challenger begin after an alarm of this class."""
-    tallies = state.tallies
-    _copy_network(networks, FIRST, CHALLENGER)
-    _copy_network(networks, FIRST, CHALLENGER_AVERAGE)
-    for k in range(2):
-        tallies[_TRIED + k] = 0
-        tallies[_RECENT + k] = min(HEAD_START, state.lengths[k]) if k == label else 0
-        state.errors[_LOSS + k] = 0.0
-        state.errors[_CHALLENGER_LOSS + k] = 0.0
-    tallies[_ON] = 1
-    tallies[_PAUSE] = 0
-
-
-@compiled
-def _take_over(state: MethodStateView, networks: DenseNetworksView) -> None:
-    """Replace the network by the challenger, and forget the examples from before the alarm."""
-    tallies = state.tallies
-    _copy_network(networks, CHALLENGER, NETWORK)
-    _copy_network(networks, CHALLENGER_AVERAGE, AVERAGE)
-    tallies[_LABELS] = tallies[_TRIED] + tallies[_TRIED + 1]
-    tallies[_PAUSE] = 0
-    tallies[_ON] = 0
-    for k in range(2):
-        while state.lengths[k] > max(tallies[_RECENT + k], 1):
-            drop_oldest(state, k)
-        tallies[_SEEN + k] = 0
-        state.errors[_FAST_ERROR + k] = 0.0
-        state.errors[_SLOW_ERROR + k] = 0.0
-
-
-@compiled
-def _judge(state: MethodStateView, networks: DenseNetworksView, label: int) -> None:
-    """Take a label into the losses of network and challenger, and decide between them."""
-    tallies, errors = state.tallies, state.errors
-    tallies[_TRIED + label] += 1
-    share = max(JUDGED, 1.0 / tallies[_TRIED + label])
-    for losses, number in ((_LOSS, AVERAGE), (_CHALLENGER_LOSS, CHALLENGER_AVERAGE)):
-        loss = abs(np.float64(label) - np.float64(state.scores[number]))
-        errors[losses + label] += share * (loss - errors[losses + label])
-    fewest = min(tallies[_TRIED + NEGATIVE], tallies[_TRIED + POSITIVE])
-    if fewest < FEWEST:
-        return
-    lead = 0.0
-    for k in range(2):
-        lead += 0.5 * (errors[_LOSS + k] - errors[_CHALLENGER_LOSS + k])
-    if lead > LEAD:
-        _take_over(state, networks)
-    elif fewest >= MOST:
-        tallies[_ON] = 0
-
-
-@compiled
-def _watch(state: MethodStateView, label: int) -> bool:
-    """Take a label into the network's error in its class; say whether it raises an alarm."""
-    tallies, errors = state.tallies, state.errors
-    tallies[_SEEN + label] += 1
-    tallies[_PAUSE] += 1
-    seen = tallies[_SEEN + label]
-    error = 1.0 if (state.scores[AVERAGE] > _HALF) != (label == POSITIVE) else 0.0
-    expected = errors[_SLOW_ERROR + label]
-    for place, rate in ((_FAST_ERROR, FAST), (_SLOW_ERROR, SLOW)):
-        errors[place + label] += max(rate, 1.0 / seen) * (error - errors[place + label])
-    if seen <= ALARM_LABELS or tallies[_SEEN + 1 - label] < ALARM_LABELS_OF_BOTH or tallies[_PAUSE] < ALARM_PAUSE:
-        return False
-    deviation = np.sqrt((expected * (1.0 - expected) + ALARM_VARIANCE) / ALARM_WEIGHT)
-    is_alarm: bool = errors[_FAST_ERROR + label] > expected + ALARM_DEVIATIONS * deviation
-    return is_alarm
-
-
 # Learning -------------------------------------------------------------------------------------------------------------
 
 
@@ -215,18 +119,18 @@ def _watch(state: MethodStateView, label: int) -> bool:
 def admit_relay(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int) -> None:
     """Take a labelled example in, whose scores are in `scores`: judge, append, set how many steps to take."""
     tallies = state.tallies
-    alarm = _watch(state, label) and tallies[_ON] == 0
-    if tallies[_ON] == 1:
-        _judge(state, networks, label)
+    alarm = watch(state, label) and tallies[ON] == 0 and state.mechanisms & WITH_CHALLENGER != 0
+    if tallies[ON] == 1:
+        judge(state, networks, label)
     append(state, scaler, slot, label, label)
-    tallies[_RECENT + label] = min(tallies[_RECENT + label] + 1, state.lengths[label])
+    tallies[RECENT + label] = min(tallies[RECENT + label] + 1, state.lengths[label])
     if alarm:
-        _begin_challenger(state, networks, label)
-    tallies[_LABELS] += 1
-    worth = min(max(tallies[_WAITING], 1), MOST_LABELS)
-    tallies[_WAITING] = 0
+        begin_challenger(state, networks, label)
+    tallies[LABELS] += 1
+    worth = min(max(tallies[WAITING], 1), MOST_LABELS)
+    tallies[WAITING] = 0
     steps = worth * (NARROW_STEPS if state.width < NARROW_WIDTH else 1)
-    tallies[_STEPS_LEFT] = steps * (1 + tallies[_ON])
+    tallies[STEPS_LEFT] = steps * (1 + tallies[ON])
 
 
 @compiled
@@ -256,7 +160,7 @@ def _draw_examples(state: MethodStateView, label: int, kept: int, count: int, ne
         row = row_of_age(state, label, state.lengths[label] - 1 - back)
         at = count * width
         standardise(state, state.examples, row * width, at)
-        if kept < JITTER_LIMIT:
+        if kept < JITTER_LIMIT and state.mechanisms & WITH_JITTER != 0:
             _jitter(state, at, kept)
         state.starts[count] = at
         state.targets[count] = np.float32(label)
@@ -276,11 +180,12 @@ def _average(networks: DenseNetworksView, source: int, to: int, share: np.float3
 @compiled
 def _average_all(state: MethodStateView, networks: DenseNetworksView) -> None:
     tallies = state.tallies
-    window = min(AVERAGED_LABELS, 1.0 + tallies[_LABELS] / LABELS_TO_AVERAGE_ONE_MORE)
+    most = AVERAGED_LABELS if state.mechanisms & WITH_AVERAGES != 0 else 1.0
+    window = min(most, 1.0 + tallies[LABELS] / LABELS_TO_AVERAGE_ONE_MORE)
     _average(networks, NETWORK, AVERAGE, np.float32(1.0 / window))
-    if tallies[_ON] == 1:
-        tried = tallies[_TRIED] + tallies[_TRIED + 1]
-        window = min(AVERAGED_LABELS, 1.0 + tried / LABELS_TO_AVERAGE_ONE_MORE)
+    if tallies[ON] == 1:
+        tried = tallies[TRIED] + tallies[TRIED + 1]
+        window = min(most, 1.0 + tried / LABELS_TO_AVERAGE_ONE_MORE)
         _average(networks, CHALLENGER, CHALLENGER_AVERAGE, np.float32(1.0 / window))
 
 
@@ -297,16 +202,16 @@ def next_batch(state: MethodStateView, networks: DenseNetworksView, newest: int)
         The number of examples; 0 after the last step, when the weights have been averaged.
     """
     tallies = state.tallies
-    if tallies[_STEPS_LEFT] == 0:
+    if tallies[STEPS_LEFT] == 0:
         _average_all(state, networks)
         return 0
-    is_challenger = tallies[_ON] == 1 and tallies[_STEPS_LEFT] % 2 == 1
-    tallies[_STEPS_LEFT] -= 1
+    is_challenger = tallies[ON] == 1 and tallies[STEPS_LEFT] % 2 == 1
+    tallies[STEPS_LEFT] -= 1
     state.steps[NETWORK] = 0 if is_challenger else 1
     state.steps[CHALLENGER] = 1 if is_challenger else 0
     count: int = ZERO
     for k in range(2):
-        kept = tallies[_RECENT + k] if is_challenger else state.lengths[k]
+        kept = tallies[RECENT + k] if is_challenger else state.lengths[k]
         if kept > 0:
             count = _draw_examples(state, k, kept, count, k == newest)
     return count
@@ -317,7 +222,7 @@ def learn_relay(state: MethodStateView, scaler: ScalerView, networks: DenseNetwo
     """Take a labelled example in, and let the networks take their steps; return how many they were."""
     standardise_slot(state, scaler, slot)
     average = _score(state, networks, AVERAGE)
-    challenger = _score(state, networks, CHALLENGER_AVERAGE) if state.tallies[_ON] == 1 else _HALF
+    challenger = _score(state, networks, CHALLENGER_AVERAGE) if state.tallies[ON] == 1 else _HALF
     state.scores[AVERAGE], state.scores[CHALLENGER_AVERAGE] = average, challenger
     admit_relay(state, scaler, networks, slot, label)
     taken: int = ZERO
@@ -340,10 +245,10 @@ def correct_relay(state: MethodStateView, scaler: ScalerView, slot: int, label: 
     age = age_of(state, scaler, slot, other)
     if age < 0:
         return
-    if state.lengths[other] - age <= tallies[_RECENT + other]:
-        tallies[_RECENT + other] -= 1
+    if state.lengths[other] - age <= tallies[RECENT + other]:
+        tallies[RECENT + other] -= 1
     move_to_class(state, age, label)
-    tallies[_RECENT + label] = min(tallies[_RECENT + label] + 1, state.lengths[label])
+    tallies[RECENT + label] = min(tallies[RECENT + label] + 1, state.lengths[label])
 
 
 # Python's side --------------------------------------------------------------------------------------------------------
@@ -354,10 +259,10 @@ def _fits(state: MethodState, arrays: State) -> bool:
     if tallies.shape != state.tallies.shape or tallies.dtype != np.int64 or tallies.min() < 0:
         return False
     return (
-        int(tallies[_ON]) <= 1
-        and int(tallies[_STEPS_LEFT]) == 0
-        and int(tallies[_RECENT + NEGATIVE]) <= len(arrays["negative_examples"])
-        and int(tallies[_RECENT + POSITIVE]) <= len(arrays["positive_examples"])
+        int(tallies[ON]) <= 1
+        and int(tallies[STEPS_LEFT]) == 0
+        and int(tallies[RECENT + NEGATIVE]) <= len(arrays["negative_examples"])
+        and int(tallies[RECENT + POSITIVE]) <= len(arrays["positive_examples"])
     )
 
 
@@ -369,13 +274,14 @@ _TALLIES = StatePart(lambda state: {"tallies": state.tallies.copy()}, _fits, _lo
 """int64, see `TALLIES`."""
 
 
-def relay(replay_per_class: int, features: int, seed: bytes) -> Method:
+def relay(replay_per_class: int, features: int, seed: bytes, mechanisms: int = ALL_MECHANISMS) -> Method:
     """Make the method.
 
     Args:
         replay_per_class: The most examples of each class that are kept, at least 1.
         features: Numbers in an example.
         seed: The learner's 32-byte seed.
+        mechanisms: Those that the study does not switch off, see `MethodState`.
     """
     state = new_method_state(
         RELAY,
@@ -383,7 +289,7 @@ def relay(replay_per_class: int, features: int, seed: bytes) -> Method:
         networks=NETWORKS,
         queue_sizes=QueueSizes(2, replay_per_class, 2 * replay_per_class, replay_per_class),
         generator=new_generator(seed),
-        replay=Replay(2 * DRAWN, TALLIES, ERROR_COUNT),
+        replay=Replay(2 * DRAWN, TALLIES, ERROR_COUNT, mechanisms),
     )
     state.steps[:] = 0  # `next_batch` says which of two networks takes a step; the others never do
     return Method(state, QUEUES, GENERATOR, MOMENTS, _TALLIES, ERRORS)
