@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Learner, Operations
-from stream_app.learners.method_state import ALL_MECHANISMS, WITH_CHALLENGER
+from stream_app.learners.method_state import ALL_MECHANISMS, WITH_CHALLENGER, WITH_GATES
 from stream_app.learners.methods.relay import relay
 from stream_app.learners.registry import build, build_dense
 from stream_app.learners.shared_buffers import LearnerResources
@@ -30,16 +30,24 @@ RESULTS = Path(__file__).with_name("results") / "relay_unseen.csv"
 
 RELAY = LearnerSettings(method="relay")
 
-WITHOUT: Mapping[str, int] = {"relay": 0, "relay_without_challenger": WITH_CHALLENGER}
+WITHOUT: Mapping[str, int] = {
+    "relay": 0,
+    "relay_without_challenger": WITH_CHALLENGER,
+    "relay_without_gates": WITH_GATES,
+}
 """The RELAYs that are compared, and which mechanism each lacks."""
 
 LEARNERS = ("areba_20", *WITHOUT)
 
-COMPARISONS = (("areba_20", "AREBA_20"), ("relay_without_challenger", "RELAY without a challenger"))
-"""With whom RELAY is compared, and the name in the table."""
+_APART = (("made", "river"), ("yardstick",), ("keel",), ("real",))
+_TOGETHER = (("made", "river", "yardstick", "keel"), ("real",))
 
-GROUPS: Sequence[tuple[str, ...]] = (("made", "river"), ("yardstick",), ("keel",), ("real",))
-"""The groups of kinds that share a table and a correction for many tests."""
+COMPARISONS = (
+    ("areba_20", "AREBA_20", _APART),
+    ("relay_without_gates", "RELAY without gates", _TOGETHER),
+    ("relay_without_challenger", "RELAY without a challenger", _TOGETHER),
+)
+"""With whom RELAY is compared, the name in the table, and which groups of kinds share a correction for many tests."""
 
 
 def relay_without(mechanism: int, features: int, seed: bytes) -> Learner:
@@ -93,9 +101,9 @@ def score(name: str, kind: Kind, repetitions: int) -> Score:
 
 def report(scores: Mapping[str, Score], known: Mapping[str, Kind]) -> Iterator[str]:
     """Yield the lines of the tables: each comparison in each group of kinds."""
-    for learner, title in COMPARISONS:
+    for learner, title, families in COMPARISONS:
         pair = [LEARNERS.index(learner), LEARNERS.index("relay")]
-        for groups in GROUPS:
+        for groups in families:
             own = {name: found for name, found in scores.items() if known[name].group in groups}
             if own:
                 pairs = {name: Score(one.final[:, pair], one.average[:, pair]) for name, one in own.items()}

@@ -180,6 +180,9 @@ MOMENTS = StatePart(
 ERRORS = _array_part("errors", lambda state: state.errors)
 """float64, RELAY's faded errors."""
 
+GATES = _array_part("gates", lambda state: state.gates)
+"""float32 `[width]`, RELAY's feature gates."""
+
 LABELS = _array_part("labels", lambda state: state.labels)
 """int64 `[1]`, the number of labels that were learned."""
 

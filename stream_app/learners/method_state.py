@@ -21,8 +21,8 @@ NEGATIVE, POSITIVE = 0, 1
 AREBA, QBR, SLIDING, BASELINE, ADAPTIVE_CS, OOB, UOB, RELAY = range(8)
 """The kinds of methods: which function admits an example."""
 
-WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES = 1, 2, 4
-ALL_MECHANISMS = WITH_CHALLENGER | WITH_JITTER | WITH_AVERAGES
+WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES, WITH_GATES = 1, 2, 4, 8
+ALL_MECHANISMS = WITH_CHALLENGER | WITH_JITTER | WITH_AVERAGES | WITH_GATES
 """RELAY's mechanisms that can be switched off, see `methods.relay`: bits of `MethodState.mechanisms`."""
 
 
@@ -61,6 +61,9 @@ class MethodState(NamedTuple):
         errors: float64, RELAY's faded errors, see `methods.relay`.
         factors: float64 `[width]`, shared buffer: the inverse of each feature's deviation.
         batch: float32, shared buffer: the standardised examples of the next step.
+        gates: float32 `[width]`, of a method with feature gates: what standardised features are multiplied by, see
+            `feature_gates`.
+        sums: float64, shared buffer: the sums from which the gates are computed.
         mechanisms: Which of RELAY's mechanisms are on: a sum of `WITH_CHALLENGER` and the like.
     """
 
@@ -94,10 +97,12 @@ class MethodState(NamedTuple):
     errors: NDArray[np.float64]
     factors: NDArray[np.float64]
     batch: Floats
+    gates: Floats
+    sums: NDArray[np.float64]
     mechanisms: int
 
 
-SHARED = ("words", "table", "starts", "targets", "scores", "factors", "batch")
+SHARED = ("words", "table", "starts", "targets", "scores", "factors", "batch", "sums")
 """The arrays that carry nothing from one operation to the next, so that all learners share them."""
 
 
@@ -134,6 +139,8 @@ class MethodStateView(NamedTuple):
     errors: Pointer
     factors: Pointer
     batch: Pointer
+    gates: Pointer
+    sums: Pointer
     mechanisms: int
 
 
@@ -174,7 +181,9 @@ def view_of_method_state(descriptor: Pointer) -> MethodStateView:
         doubles_at(descriptor[27]),
         doubles_at(descriptor[28]),
         floats_at(descriptor[29]),
-        descriptor[30],
+        floats_at(descriptor[30]),
+        doubles_at(descriptor[31]),
+        descriptor[32],
     )
 
 
@@ -223,6 +232,7 @@ def new_method_state(
     at_once = max(held, 1) if replay is None else replay.examples
     drawn = Replay(0, 0, 0, 0) if replay is None else replay
     standardised = 0 if replay is None else features
+    gated = features if drawn.mechanisms & WITH_GATES else 0
     return MethodState(
         kind=kind,
         networks=networks,
@@ -254,6 +264,8 @@ def new_method_state(
         errors=np.zeros(drawn.errors),
         factors=np.zeros(standardised),
         batch=np.zeros(drawn.examples * standardised, np.float32),
+        gates=np.ones(gated, np.float32),
+        sums=np.zeros(6 * gated),
         mechanisms=drawn.mechanisms,
     )
 

@@ -38,8 +38,15 @@ def fill_factors(state: MethodStateView) -> None:
 
 
 @compiled
+def standardised(state: MethodStateView, source: Pointer, start: int, feature: int) -> float:
+    """Return a feature of the example at `source[start:]`, standardised by `factors`."""
+    scaled = (np.float64(source[start + feature]) - state.moments[1 + feature]) * state.factors[feature]
+    value: float = min(max(scaled, -LIMIT), LIMIT)
+    return value
+
+
+@compiled
 def standardise(state: MethodStateView, source: Pointer, start: int, into: int) -> None:
     """Write the example at `source[start:]` to `batch[into:]`, standardised by `factors`."""
     for i in range(state.width):
-        scaled = (np.float64(source[start + i]) - state.moments[1 + i]) * state.factors[i]
-        state.batch[into + i] = np.float32(min(max(scaled, -LIMIT), LIMIT))
+        state.batch[into + i] = np.float32(standardised(state, source, start, i))

@@ -22,7 +22,8 @@ The study can switch these mechanisms off (`MethodState.mechanisms`); the applic
 import numpy as np
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import ERRORS, GENERATOR, MOMENTS, QUEUES, Method, State, StatePart
+from stream_app.learners.feature_gates import has_gates, is_gate_due, pass_gates, update_gates
+from stream_app.learners.method import ERRORS, GATES, GENERATOR, MOMENTS, QUEUES, Method, State, StatePart
 from stream_app.learners.method_state import (
     ALL_MECHANISMS,
     NEGATIVE,
@@ -30,6 +31,7 @@ from stream_app.learners.method_state import (
     RELAY,
     WITH_AVERAGES,
     WITH_CHALLENGER,
+    WITH_GATES,
     WITH_JITTER,
     MethodState,
     MethodStateView,
@@ -84,9 +86,10 @@ _MIDDLE = np.float32(32767.5)
 
 @compiled
 def standardise_slot(state: MethodStateView, scaler: ScalerView, slot: int) -> None:
-    """Put the example of a slot at the beginning of `batch`, standardised."""
+    """Put the example of a slot at the beginning of `batch`, standardised and gated."""
     fill_factors(state)
     standardise(state, scaler.seen, slot * state.width, ZERO)
+    pass_gates(state, ZERO)
 
 
 @compiled
@@ -127,6 +130,8 @@ def admit_relay(state: MethodStateView, scaler: ScalerView, networks: DenseNetwo
     if alarm:
         begin_challenger(state, networks, label)
     tallies[LABELS] += 1
+    if state.mechanisms & WITH_GATES != 0 and is_gate_due(state, tallies[LABELS]):
+        update_gates(state)
     worth = min(max(tallies[WAITING], 1), MOST_LABELS)
     tallies[WAITING] = 0
     steps = worth * (NARROW_STEPS if state.width < NARROW_WIDTH else 1)
@@ -162,6 +167,7 @@ def _draw_examples(state: MethodStateView, label: int, kept: int, count: int, ne
         standardise(state, state.examples, row * width, at)
         if kept < JITTER_LIMIT and state.mechanisms & WITH_JITTER != 0:
             _jitter(state, at, kept)
+        pass_gates(state, at)
         state.starts[count] = at
         state.targets[count] = np.float32(label)
         count += 1
@@ -283,13 +289,15 @@ def relay(replay_per_class: int, features: int, seed: bytes, mechanisms: int = A
         seed: The learner's 32-byte seed.
         mechanisms: Those that the study does not switch off, see `MethodState`.
     """
+    gated = bool(mechanisms & WITH_GATES) and has_gates(features)
     state = new_method_state(
         RELAY,
         features,
         networks=NETWORKS,
         queue_sizes=QueueSizes(2, replay_per_class, 2 * replay_per_class, replay_per_class),
         generator=new_generator(seed),
-        replay=Replay(2 * DRAWN, TALLIES, ERROR_COUNT, mechanisms),
+        replay=Replay(2 * DRAWN, TALLIES, ERROR_COUNT, mechanisms if gated else mechanisms & ~WITH_GATES),
     )
     state.steps[:] = 0  # `next_batch` says which of two networks takes a step; the others never do
-    return Method(state, QUEUES, GENERATOR, MOMENTS, _TALLIES, ERRORS)
+    parts = (QUEUES, GENERATOR, MOMENTS, _TALLIES, ERRORS)
+    return Method(state, *parts, GATES) if gated else Method(state, *parts)
