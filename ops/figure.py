@@ -20,7 +20,7 @@ MAX_POINTS = 600
 """Points of a line: a panel is about 450 pixels wide, so more points would only be drawn over one another."""
 
 INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
-DRIFT_COLOUR, KILL_COLOUR = "#9e1b5c", "#222222"
+DRIFT_COLOUR, KILL_COLOUR = "#5b2a86", "#222222"
 
 NO_METHODS: Mapping[str, str] = MappingProxyType({})
 

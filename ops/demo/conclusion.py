@@ -67,8 +67,8 @@ def comparisons(streams: Sequence[Sequence[Curve]]) -> list[str]:
                 ends.setdefault(curve.learner, Counter())[_order(_end(curve), _end(champion))] += 1
                 averages.setdefault(curve.learner, Counter())[_order(_average(curve), _average(champion))] += 1
     return [
-        f"{learner} against the champion on {len(streams)} streams: its G-mean is {_counts(ends[learner])} at the end, "
-        f"and {_counts(averages[learner])} on average (equal: within {MARGIN:g})"
+        f"G-mean of {learner} against the champion's on {len(streams)} streams: {_counts(ends[learner])} at the end; "
+        f"{_counts(averages[learner])} on average (equal: within {MARGIN:g})"
         for learner in ends
     ]
 
@@ -89,4 +89,4 @@ def _order(ours: float, champions: float) -> int:
 
 
 def _counts(orders: Counter[int]) -> str:
-    return f"higher on {orders[1]}, equal on {orders[0]} and lower on {orders[-1]}"
+    return f"{orders[1]} higher, {orders[0]} equal, {orders[-1]} lower"

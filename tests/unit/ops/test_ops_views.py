@@ -59,7 +59,7 @@ def test_challengers_are_compared_with_the_champion() -> None:
             curves([None, None], [None, 0.5]),  # lower
         ]
     )
-    assert [int(count) for count in re.findall(r"on (\d+)", line)] == [4, 1, 2, 1, 0, 2, 2]
+    assert [int(count) for count in re.findall(r"(\d+) (?:streams|higher|equal|lower)", line)] == [4, 1, 2, 1, 0, 2, 2]
 
 
 @pytest.mark.parametrize(
