@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from statistics import fmean
 
 from rich.table import Table
@@ -61,8 +62,8 @@ def comparisons(streams: Sequence[Sequence[Curve]]) -> list[str]:
     ends: dict[str, Counter[int]] = {}
     averages: dict[str, Counter[int]] = {}
     for curves in streams:
-        champion = next(curve for curve in curves if curve.champion)
-        for curve in curves:
+        champions = [curve for curve in curves if curve.champion]  # none if the stream has no metric
+        for champion, curve in product(champions, curves):
             if curve is not champion:
                 ends.setdefault(curve.learner, Counter())[_order(_end(curve), _end(champion))] += 1
                 averages.setdefault(curve.learner, Counter())[_order(_average(curve), _average(champion))] += 1

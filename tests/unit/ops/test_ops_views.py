@@ -57,9 +57,10 @@ def test_challengers_are_compared_with_the_champion() -> None:
             curves([0.5, 0.805], [0.5, 0.8]),  # equal
             curves([], []),  # equal: nothing was measured
             curves([None, None], [None, 0.5]),  # lower
+            [],  # no metric
         ]
     )
-    assert [int(count) for count in re.findall(r"(\d+) (?:streams|higher|equal|lower)", line)] == [4, 1, 2, 1, 0, 2, 2]
+    assert [int(count) for count in re.findall(r"(\d+) (?:streams|higher|equal|lower)", line)] == [5, 1, 2, 1, 0, 2, 2]
 
 
 @pytest.mark.parametrize(
