@@ -4,11 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+
+from stream_app.monitor.colours import LearnerColours
 
 COLUMNS = 3
 """Panels in a row: six streams make two rows on a wide screen."""
@@ -17,9 +20,9 @@ MAX_POINTS = 600
 """Points of a line: a panel is about 450 pixels wide, so more points would only be drawn over one another."""
 
 INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
-LINE_COLOURS = ("#0b5fa5", "#e08214", "#3a8f6f", "#8f5ea8", "#7a7a7a", "#b8860b")
-"""Colours that colour-blind readers can distinguish, blue and orange first."""
-DRIFT_COLOUR, KILL_COLOUR = "#9e1b5c", "#222222"
+DRIFT_COLOUR, KILL_COLOUR = "#5b2a86", "#222222"
+
+NO_METHODS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,18 @@ def thinned(curve: Curve) -> tuple[list[int], list[float]]:
     return [x for x, _ in chosen], [math.nan if y is None else y for _, y in chosen]
 
 
-def draw(panels: Sequence[Panel], path: Path, title: str, subtitle: str = "") -> Path:
-    """Write the figure to `path` (PNG, 150 dots per inch) and return the path; no display is needed."""
+def draw(
+    panels: Sequence[Panel], path: Path, title: str, subtitle: str = "", methods: Mapping[str, str] = NO_METHODS
+) -> Path:
+    """Write the figure to `path` (PNG, 150 dots per inch) and return the path; no display is needed.
+
+    Args:
+        panels: The streams.
+        path: The file.
+        title: The first line above the panels.
+        subtitle: The second line.
+        methods: The method of each learner, which decides its colour as on the dashboard.
+    """
     columns = min(COLUMNS, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
     figure = Figure(figsize=(4.6 * columns, 2.9 * rows + 1.1), dpi=150, facecolor="white")
@@ -76,7 +89,7 @@ def draw(panels: Sequence[Panel], path: Path, title: str, subtitle: str = "") ->
         hspace=0.46,
     )
     learners = list(dict.fromkeys(curve.learner for panel in panels for curve in panel.curves))
-    colours = {name: LINE_COLOURS[i % len(LINE_COLOURS)] for i, name in enumerate(learners)}
+    colours = LearnerColours(methods).all_of(learners)
     flat = [axes[row][column] for row in range(rows) for column in range(columns)]
     for axis, panel in zip(flat, panels, strict=False):
         _draw_panel(axis, panel, colours)

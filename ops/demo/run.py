@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ops import broker as brokers
 from ops import figure
-from ops.demo.conclusion import final_table
+from ops.demo.conclusion import comparisons, final_table
 from ops.demo.interruption import Interruption, interruptible
 from ops.demo.replaying import ReplayThread
 from ops.demo.streams import CONFIGURATION_FILE, configuration, environment, replay_plan
@@ -279,14 +279,18 @@ def _kill_one(view: View, workers: Workers, interruption: Interruption) -> None:
 def _conclude(view: View, report: Report, manifest: Manifest, folder: Path, config: Config) -> int:
     """Show the table, the report and the figure; return the exit status."""
     console = view.console
+    panels = panels_of(view, manifest)
     console.print(final_table([one.metric for stream in view.figures().values() for one in stream.learners]))
+    for line in comparisons([panel.curves for panel in panels]):
+        console.print(line, soft_wrap=True)
     report.show(console)
     path = figure.draw(
-        panels_of(view, manifest),
+        panels,
         folder / "gmean.png",
         "G-mean along each stream",
         f"prequential, fading factor {config.metrics.fading_factor:g}; {view.examples_total:,} examples of "
         f"{len(view.streams)} streams at the same time, each label after its delay",
+        {name: settings.method for name, settings in config.learners.items()},
     )
     console.print(f"Figure: {path}", soft_wrap=True)
     return 0 if report.ok else 1

@@ -60,7 +60,13 @@ STREAMS = (
         400,
         "exponential:2m",
         0.02,
-        {"features": 784, "learning_rate": 0.001, "hidden": [512, 512], "l2": 0.01},
+        {
+            "features": 784,
+            "learning_rate": 0.001,
+            "hidden": [512, 512],
+            "l2": 0.01,
+            "learners": {"relay": {"hidden": [8]}},  # as in the study: RELAY has the same network on each stream
+        },
         "7 against 2",
     ),
     StreamSpec(
@@ -92,6 +98,13 @@ STREAMS = (
     ),
 )
 
+LEARNERS: Mapping[str, Mapping[str, Any]] = {
+    "areba": {"method": "areba", "budget": 20},
+    "baseline": {"method": "baseline"},
+    "relay": {"method": "relay"},
+}
+"""The champion, plain training, and the challenger."""
+
 RATE, SHORT_RATE = 2_500.0, 1_500.0
 """Examples per second of all streams together: slow enough to watch, fast enough to end within three minutes."""
 
@@ -112,7 +125,7 @@ def configuration(folder: Path, bootstrap_servers: str | None) -> Config:
         "worker": {"commit_interval_ms": 50},
         "metrics": {"every_labels": 50},
         "predictions": "all",
-        "learners": {"areba": {"method": "areba", "budget": 20}, "baseline": {"method": "baseline"}},
+        "learners": {name: dict(settings) for name, settings in LEARNERS.items()},
         "streams": {spec.name: dict(spec.settings) for spec in STREAMS},
     }
     if bootstrap_servers:

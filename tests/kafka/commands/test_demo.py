@@ -82,7 +82,12 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
         assert row is not None, text
         labelled, unlabelled = (int(count.replace(",", "")) for count in row.groups())
         assert labelled + unlabelled == int(examples.replace(",", "")), "each example is closed in the end"
-    assert len(re.findall(r"^ +baseline ", text, re.MULTILINE)) == 6
+    for challenger in ("baseline", "relay"):
+        assert len(re.findall(rf"^ +{challenger} ", text, re.MULTILINE)) == 6
+        line = re.search(rf"^G-mean of {challenger} against the champion's on 6 streams.*$", text, re.MULTILINE)
+        assert line is not None, text
+        counts = [int(count) for count in re.findall(r"(\d) (?:higher|equal|lower)", line[0])]
+        assert (sum(counts[:3]), sum(counts[3:])) == (6, 6), line[0]
     assert "all records are accounted for (4 partitions" in text
     figure = Path(text.rpartition("Figure: ")[2].strip())
     assert figure.read_bytes().startswith(b"\x89PNG")

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from matplotlib.image import imread
 from rich.console import Console, RenderableType
 
 from ops import figure
-from ops.demo.conclusion import duration, final_table
+from ops.demo.conclusion import comparisons, duration, final_table
 from ops.workers import tasks_of
 from tests.support.formats.metrics import metric
 
@@ -38,6 +39,28 @@ def test_the_final_table() -> None:
     assert row(text, "fraud") == "fraud areba * 2,000 900 77 0.836 1.000 0.914 1.4 min"
     assert row(text, "baseline") == "baseline 2,000 900 77 - - - 1.4 min"
     assert row(text, "sine").endswith(" 0.914 -")
+
+
+def test_challengers_are_compared_with_the_champion() -> None:
+    """A reader takes the last lines for the result: a lead at the end alone, or by a hair, must not become a win."""
+
+    def curves(ours: list[float | None], champions: list[float | None]) -> list[figure.Curve]:
+        places = range(len(ours))
+        return [
+            figure.Curve("areba", champion=True, positions=places, gmeans=champions),
+            figure.Curve("relay", champion=False, positions=places, gmeans=ours),
+        ]
+
+    (line,) = comparisons(
+        [
+            curves([None, 0.1, 0.9], [None, 0.9, 0.8]),  # higher at the end, lower on average
+            curves([0.5, 0.805], [0.5, 0.8]),  # equal
+            curves([], []),  # equal: nothing was measured
+            curves([None, None], [None, 0.5]),  # lower
+            [],  # no metric
+        ]
+    )
+    assert [int(count) for count in re.findall(r"(\d+) (?:streams|higher|equal|lower)", line)] == [5, 1, 2, 1, 0, 2, 2]
 
 
 @pytest.mark.parametrize(
