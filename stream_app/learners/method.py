@@ -12,6 +12,9 @@ from stream_app.records import ID_WORDS, Longs
 State = Mapping[str, NDArray[np.generic]]
 """Arrays by name, as a snapshot has them."""
 
+RING = "ring."
+"""The prefix of the names of arrays whose rows keep their places, so that a snapshot writes only those that changed."""
+
 CLASS_QUEUES = ((NEGATIVE, "negative"), (POSITIVE, "positive"))
 """The queues of a method that has one for each class, with the prefix of their arrays' names."""
 
@@ -136,6 +139,44 @@ def _load_class_queues(state: MethodState, arrays: State) -> None:
         state.classes[load_queue(state, arrays, queue, name)] = queue
 
 
+def _used_rows(state: MethodState, queue: int) -> int:
+    """Return how many rows of a ring, from its first place on, may have an example that is kept."""
+    return min(int(state.firsts[queue] + state.lengths[queue]), state.rows)
+
+
+def _ring_arrays(state: MethodState) -> State:
+    arrays: dict[str, NDArray[np.generic]] = {"firsts": state.firsts.copy(), "lengths": state.lengths.copy()}
+    for queue, name in CLASS_QUEUES:
+        rows = slice(queue * state.rows, queue * state.rows + _used_rows(state, queue))
+        arrays[f"{RING}{name}.examples"] = state.examples.reshape(-1, state.width)[rows].copy()
+        arrays[f"{RING}{name}.ids"] = state.ids[rows].copy()
+    return arrays
+
+
+def _rings_fit(state: MethodState, arrays: State) -> bool:
+    firsts, lengths = arrays["firsts"], arrays["lengths"]
+    if not (_is(firsts, np.int64, 2) and _is(lengths, np.int64, 2)):
+        return False
+    for queue, name in CLASS_QUEUES:
+        first, length = int(firsts[queue]), int(lengths[queue])
+        if not (0 <= first < state.rows and 0 <= length <= state.rows):
+            return False
+        used = min(first + length, state.rows)
+        if not _is(arrays[f"{RING}{name}.examples"], np.float32, used, state.width):
+            return False
+        if not _is(arrays[f"{RING}{name}.ids"], np.uint64, used, ID_WORDS):
+            return False
+    return True
+
+
+def _load_rings(state: MethodState, arrays: State) -> None:
+    state.firsts[...], state.lengths[...] = arrays["firsts"], arrays["lengths"]
+    for queue, name in CLASS_QUEUES:
+        rows = slice(queue * state.rows, queue * state.rows + _used_rows(state, queue))
+        state.examples.reshape(-1, state.width)[rows] = arrays[f"{RING}{name}.examples"]
+        state.ids[rows], state.classes[rows] = arrays[f"{RING}{name}.ids"], queue
+
+
 # The parts that several methods have ----------------------------------------------------------------------------------
 
 
@@ -191,3 +232,7 @@ GENERATOR = _array_part("generator", lambda state: state.generator)
 
 QUEUES = StatePart(_class_queue_arrays, _class_queues_fit, _load_class_queues)
 """Capacities int64 `[2]`, and of each class, negative first, the examples and ids of its queue, oldest first."""
+
+RINGS = StatePart(_ring_arrays, _rings_fit, _load_rings)
+"""Of a method with long queues of one capacity: the place of the oldest example and the number of examples int64 `[2]`,
+and of each class, negative first, examples and ids by their places."""

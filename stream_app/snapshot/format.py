@@ -1,11 +1,12 @@
 """The format of snapshots: arrays are packed into blobs, blobs are cut into chunks, a manifest lists the blobs. No IO.
 
-A snapshot of a task is a manifest and the blobs that it lists. A stream has blobs of three kinds:
+A snapshot of a task is a manifest and the blobs that it lists. A stream has blobs of four kinds:
 
     core        everything that changes with any record: learners, sums, counters, waiting labels, and the newest of
                 the pending and the closed examples
     pending     a segment of pending examples; written once, however few of them are still pending later
     closed      a segment of closed ids; written once
+    ring        a block of rows of a learner's long queue; written when one of its rows has changed
 
 A blob is one safetensors file (its reader checks every size against the bytes that are there, and runs no code), cut
 into chunks below the broker's limit for records, which follow one another in the changelog. A manifest is JSON, cut in
@@ -95,7 +96,7 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     stream: str
-    kind: Annotated[str, Field(pattern="^(core|pending|closed)$")]
+    kind: Annotated[str, Field(pattern="^(core|pending|closed|ring)$")]
     number: Annotated[int, Field(ge=0)]
     offset: Annotated[int, Field(ge=0)]
     chunks: Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]

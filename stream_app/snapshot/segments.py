@@ -2,10 +2,12 @@
 
 The rows of a stream are grouped into segments that are written once: pending examples by arrival, closed ids by number.
 Rows that are in no segment yet, or whose segment was dropped since few of its rows are left, are part of the stream's
-core. The core is written if its bytes have changed. So the cost of a snapshot grows with what has changed since the
-last one, not with the size of the state. A segment is written again only if a closed id in it was corrected.
+core. A learner's long queue is a ring, whose rows keep their places: a block of rows is written if its bytes have
+changed, as the core is. So the cost of a snapshot grows with what has changed since the last one, not with the size of
+the state. A segment is written again only if a closed id in it was corrected.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -27,13 +29,19 @@ from stream_app.snapshot.format import (
     unpack,
 )
 
-CORE, PENDING, CLOSED = "core", "pending", "closed"
+CORE, PENDING, CLOSED, RING = "core", "pending", "closed", "ring"
 
 SEGMENT_BYTES = 262_144
 """Size at which pending rows that are in no segment yet become one; until then every snapshot contains them."""
 
 CLOSED_ROWS = 4_096
 """Closed ids in a segment, some 400 kB; every snapshot contains those after the last complete segment."""
+
+RING_ROWS = 100
+"""Rows of a block. RELAY's queues of 500 examples have five blocks, of which a new example changes one."""
+
+BLOCKS_OF_A_RING = 1_000_000
+"""More than a ring has; the numbers of the next ring's blocks begin there."""
 
 LEAST_SHARE = 4
 """A segment of which less than 1 / `LEAST_SHARE` is still pending is dropped, and its rows move to the core."""
@@ -50,7 +58,10 @@ class Exporting(Protocol):
         """Numbers of the closed ids whose rows have changed since the last snapshot."""
 
     def core_state(self) -> Arrays:
-        """Return all of its state but the rows of pending examples and closed ids."""
+        """Return all of its state but the rows of pending examples and closed ids.
+
+        Names of the form `learner.N.ring.NAME.COLUMN` are the columns of a ring of a learner.
+        """
 
     def pending_arrivals(self) -> Longs:
         """Return the numbers in the stream of all examples that wait for their labels, int64 `[n]`, ascending."""
@@ -103,6 +114,7 @@ class _Kept:
     core: Entry | Blob | None = None
     pending: dict[int, _Segment] = field(default_factory=dict)
     closed: dict[int, Entry | Blob] = field(default_factory=dict)
+    ring: dict[int, Entry | Blob] = field(default_factory=dict)
 
     def listed(self) -> Iterable[Entry | Blob]:
         """Yield all of them, the core first."""
@@ -110,6 +122,7 @@ class _Kept:
             yield self.core
         yield from (segment.listed for segment in self.pending.values())
         yield from self.closed.values()
+        yield from self.ring.values()
 
 
 class Book:
@@ -129,6 +142,8 @@ class Book:
             kept.core = entry
         elif entry.kind == CLOSED:
             kept.closed[entry.number] = entry
+        elif entry.kind == RING:
+            kept.ring[entry.number] = entry
         else:
             kept.pending[entry.number] = _Segment(np.zeros(0, np.int64) if arrivals is None else arrivals, entry)
 
@@ -149,7 +164,7 @@ class Book:
             loose = _pending(kept, stream, prefix)
             start, end = _closed(kept, stream, prefix)
             core = {
-                **stream.core_state(),
+                **_without_blocks(kept, stream, prefix),
                 **named("pending.", stream.pending_rows(loose)),
                 "pending_arrivals": stream.pending_arrivals(),
                 **named("closed.", stream.closed_rows(start, end)),
@@ -169,9 +184,10 @@ class Book:
             for segment in kept.pending.values():
                 if isinstance(segment.listed, Blob):
                     segment.listed = places[segment.listed.key]
-            for number, listed in kept.closed.items():
-                if isinstance(listed, Blob):
-                    kept.closed[number] = places[listed.key]
+            for numbered in (kept.closed, kept.ring):
+                for number, listed in numbered.items():
+                    if isinstance(listed, Blob):
+                        numbered[number] = places[listed.key]
 
 
 def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
@@ -220,6 +236,30 @@ def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
     return max(first, whole * CLOSED_ROWS), end
 
 
+def _without_blocks(kept: _Kept, stream: Exporting, prefix: str) -> Columns:
+    """Return the core without the whole blocks of its rings, which become blobs if the changelog does not have them."""
+    core, blocks = dict(stream.core_state()), {}
+    rings: dict[str, list[str]] = {}
+    for name in core:
+        if _is_ring(name):
+            rings.setdefault(name.rpartition(".")[0], []).append(name)
+    for place, names in enumerate(rings.values()):
+        whole = min(len(core[name]) for name in names) // RING_ROWS
+        for block in range(whole):
+            number, rows = place * BLOCKS_OF_A_RING + block, slice(block * RING_ROWS, (block + 1) * RING_ROWS)
+            content, held = pack({name: core[name][rows] for name in names}), kept.ring.get(number)
+            if held is None or _checksum(held) != checksum_of(content):
+                held = Blob(stream.name, RING, number, f"{prefix}/{RING}/{number}", content)
+            blocks[number] = held
+        core |= {name: core[name][whole * RING_ROWS :] for name in names}
+    kept.ring = blocks
+    return core
+
+
+def _is_ring(name: str) -> bool:
+    return re.match(r"learner\.\d+\.ring\.", name) is not None
+
+
 def _checksum(listed: Entry | Blob) -> str:
     return listed.checksum if isinstance(listed, Entry) else checksum_of(listed.content)
 
@@ -250,14 +290,15 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
     parts: dict[str, dict[str, list[Columns]]] = {}
     for entry in sorted(manifest.entries, key=lambda entry: entry.number):
         arrays = unpack(contents[entry.key], f"{where}, {entry.key}")
-        parts.setdefault(entry.stream, {CORE: [], PENDING: [], CLOSED: []})[entry.kind].append(arrays)
+        parts.setdefault(entry.stream, {CORE: [], PENDING: [], CLOSED: [], RING: []})[entry.kind].append(arrays)
         book.remember(entry, arrays.get("arrivals"))
     for stream in dict.fromkeys(entry.stream for entry in manifest.entries):
         held = parts[stream]
         if len(held[CORE]) != 1:
             raise StateError(f"{where}: stream {stream} has {len(held[CORE])} blobs of kind {CORE!r}, not 1")
         try:
-            task.load_stream(stream, *_gathered(held[CORE][0], held[PENDING], held[CLOSED]))
+            core = _with_blocks(held[CORE][0], held[RING])
+            task.load_stream(stream, *_gathered(core, held[PENDING], held[CLOSED]))
         except StateError as problem:
             raise problem.within(f"{where}, stream {stream}") from problem
         except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
@@ -278,6 +319,14 @@ def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Column
         skip = max(0, first - int(segment["first"][0]))
         remembered.append({name: column[skip:] for name, column in segment.items() if name != "first"})
     return own, {name: column[order] for name, column in rows.items()}, _stacked([*remembered, tail])
+
+
+def _with_blocks(core: Columns, blocks: Sequence[Columns]) -> Columns:
+    """Return the core with the blocks of its rings: the inverse of `_without_blocks`."""
+    return {
+        name: np.concatenate([*(block[name] for block in blocks if name in block), array]) if _is_ring(name) else array
+        for name, array in core.items()
+    }
 
 
 def _stacked(parts: Sequence[Columns]) -> Columns:

@@ -23,11 +23,9 @@ import numpy as np
 
 from stream_app.jit.compiler import compiled
 from stream_app.learners.feature_gates import has_gates, is_gate_due, pass_gates, update_gates
-from stream_app.learners.method import ERRORS, GATES, GENERATOR, MOMENTS, QUEUES, Method, State, StatePart
+from stream_app.learners.method import ERRORS, GATES, GENERATOR, MOMENTS, RINGS, Method, State, StatePart
 from stream_app.learners.method_state import (
     ALL_MECHANISMS,
-    NEGATIVE,
-    POSITIVE,
     RELAY,
     WITH_AVERAGES,
     WITH_CHALLENGER,
@@ -267,8 +265,7 @@ def _fits(state: MethodState, arrays: State) -> bool:
     return (
         int(tallies[ON]) <= 1
         and int(tallies[STEPS_LEFT]) == 0
-        and int(tallies[RECENT + NEGATIVE]) <= len(arrays["negative_examples"])
-        and int(tallies[RECENT + POSITIVE]) <= len(arrays["positive_examples"])
+        and (tallies[RECENT : RECENT + 2] <= arrays["lengths"]).all()
     )
 
 
@@ -299,5 +296,5 @@ def relay(replay_per_class: int, features: int, seed: bytes, mechanisms: int = A
         replay=Replay(2 * DRAWN, TALLIES, ERROR_COUNT, mechanisms if gated else mechanisms & ~WITH_GATES),
     )
     state.steps[:] = 0  # `next_batch` says which of two networks takes a step; the others never do
-    parts = (QUEUES, GENERATOR, MOMENTS, _TALLIES, ERRORS)
+    parts = (RINGS, GENERATOR, MOMENTS, _TALLIES, ERRORS)
     return Method(state, *parts, GATES) if gated else Method(state, *parts)

@@ -19,6 +19,14 @@ def weights(which: Learner) -> NDArray[np.generic]:
     return which.arrays()["parameters"].reshape(5, -1)
 
 
+def kept(which: Learner, name: str, column: str = "examples") -> NDArray[np.generic]:
+    """Return the examples or ids of a class that are kept, oldest first."""
+    arrays = which.arrays()
+    queue, rows = ("negative", "positive").index(name), arrays[f"ring.{name}.{column}"]
+    places = int(arrays["firsts"][queue]) + np.arange(int(arrays["lengths"][queue]))
+    return rows[places % max(len(rows), 1)]
+
+
 def drifting(count: int, features: int = 2) -> tuple[Floats, NDArray[np.int8]]:
     """Return examples whose classes are exchanged in the middle."""
     examples, labels = stream(count, features, positives=0.3)
@@ -44,10 +52,8 @@ def test_queues_keep_examples_as_they_came() -> None:
     examples, labels = stream(60, 3, positives=0.3)
     which = learner(3, method="relay", replay_per_class=5)
     run(which, 100 * examples + 7, labels)
-    arrays = which.arrays()
     for k, name in enumerate(("negative", "positive")):
-        assert np.array_equal(arrays[f"{name}_examples"], (100 * examples + 7)[labels == k][-5:])
-    assert arrays["capacities"].tolist() == [5, 5]
+        assert np.array_equal(kept(which, name), (100 * examples + 7)[labels == k][-5:])
 
 
 def test_units_are_irrelevant() -> None:
@@ -76,9 +82,8 @@ def test_a_correction_moves_an_example() -> None:
     run(which, examples, labels)
     slot = int(np.flatnonzero(labels == 0)[2])
     which.run(operations([(int(Operation.CORRECT), slot, 1)]), examples, ids(30))
-    arrays = which.arrays()
-    assert np.array_equal(arrays["positive_examples"][-1], examples[slot])
-    assert np.array_equal(arrays["negative_examples"], examples[(labels == 0) & (np.arange(30) != slot)])
+    assert np.array_equal(kept(which, "positive")[-1], examples[slot])
+    assert np.array_equal(kept(which, "negative"), examples[(labels == 0) & (np.arange(30) != slot)])
 
 
 def test_a_challenger_takes_over_after_a_sudden_drift() -> None:
@@ -87,7 +92,7 @@ def test_a_challenger_takes_over_after_a_sudden_drift() -> None:
     which = learner(2, method="relay")
     predicted = run(which, examples[:1_000], labels[:1_000])
     assert (predicted[500:] == labels[500:1_000]).mean() > 0.8
-    assert len(which.arrays()["negative_examples"]) == 500
+    assert which.arrays()["lengths"][0] == 500
     predicted = run(which, examples[1_000:], labels[1_000:])
     assert (predicted[300:] == labels[1_300:]).mean() > 0.75
     own = which.arrays()
@@ -101,7 +106,7 @@ def test_noise_alone_replaces_nothing() -> None:
     flipped = np.where(np.random.default_rng(1).random(3_000) < 0.15, 1 - labels, labels).astype(np.int8)
     which = learner(2, method="relay")
     predicted = run(which, examples, flipped)
-    assert len(which.arrays()["negative_examples"]) == 500
+    assert which.arrays()["lengths"][0] == 500
     assert (predicted[1_000:] == labels[1_000:]).mean() > 0.8
 
 
@@ -133,7 +138,7 @@ def test_relay_is_what_its_description_says(features: int, count: int) -> None:
             oracle.correct(str(wrong), 1 - int(labels[wrong]))
         arrays = dict(which.arrays())
         for k, name in enumerate(("negative", "positive")):
-            assert arrays[f"{name}_ids"][:, 1].tolist() == [int(kept.id) + 1 for kept in oracle.kept[k]]
+            assert kept(which, name, "ids")[:, 1].tolist() == [int(kept.id) + 1 for kept in oracle.kept[k]]
         assert int(arrays["updates"].sum()) == oracle.steps
         pairs = [(oracle.network, NETWORK), (oracle.average, AVERAGE)]
         if isinstance(oracle.challenger, Challenger):
