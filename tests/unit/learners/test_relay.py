@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
+from stream_app.errors import StateError
 from stream_app.learners.api import Learner
 from stream_app.learners.method_state import ALL_MECHANISMS, WITH_AVERAGES, WITH_CHALLENGER, WITH_GATES, WITH_JITTER
 from stream_app.learners.methods.relay import relay
@@ -194,6 +195,18 @@ def test_a_correction_counts_for_the_gates() -> None:
         entries = [(int(Operation.CORRECT), slot, int(labels[slot])) for slot in range(4)]
         which.run(operations([*entries, *in_turn(labels)[60:]]), examples, ids(40))
     assert np.allclose(right.arrays()["gates"], corrected.arrays()["gates"], rtol=1e-5)
+
+
+def test_damaged_gates_are_refused() -> None:
+    """Compiled code checks no index: gates of another width would be read beyond their end."""
+    examples, labels = stream(40, 3)
+    which = learner(3, method="relay")
+    run(which, examples, labels)
+    for gates in (np.ones(2, np.float32), np.ones((3, 1), np.float32), np.ones(3)):
+        with pytest.raises(StateError):
+            which.load({**which.arrays(), "gates": gates})
+    with pytest.raises(StateError):
+        which.load({name: array for name, array in which.arrays().items() if name != "gates"})
 
 
 def test_two_features_need_no_gates() -> None:
