@@ -7,6 +7,7 @@ are those of NumPy's Philox.
 import math
 from collections.abc import Sequence
 from copy import deepcopy
+from statistics import fmean
 
 import numpy as np
 
@@ -38,6 +39,27 @@ class Standardisation:
             value = (x - mean) / math.sqrt(squares / self.count) if squares > 0 else 0.0
             scaled.append(min(max(value, -LIMIT), LIMIT))
         return scaled
+
+
+def gates_of(negatives: Sequence[Sequence[float]], positives: Sequence[Sequence[float]]) -> list[float]:
+    """Return what each standardised feature is multiplied by, given the standardised examples of both classes."""
+    features = len(negatives[0] if negatives else positives[0])
+    if min(len(negatives), len(positives)) < 4:
+        return [1.0] * features
+    chance = 2 * sum(1 / k for k in range(1, features + 1))
+    gates = []
+    for i in range(features):
+        largest = 0.0
+        for power in (1, 2):
+            ours, theirs = ([example[i] ** power for example in own] for own in (negatives, positives))
+            errors = sum((x - fmean(own)) ** 2 for own in (ours, theirs) for x in own)
+            variance = max(errors / (len(ours) + len(theirs)), 1e-9)
+            difference = fmean(theirs) - fmean(ours)
+            largest = max(largest, difference**2 / (variance * (1 / len(ours) + 1 / len(theirs))))
+        floor = min(1.0, max(0.03, 4 / features**2))
+        gates.append(max(floor, (largest / (largest + chance)) ** 2))
+    factor = math.sqrt(features / sum(gate**2 for gate in gates))
+    return [gate * factor for gate in gates]
 
 
 class Errors:
@@ -78,6 +100,7 @@ class Relay:
         average: Predicts.
         challenger: None without one.
         steps: Steps taken in all.
+        gates: What each standardised feature is multiplied by.
     """
 
     def __init__(self, first: Network, replay: int, features: int, seed: bytes) -> None:
@@ -86,6 +109,7 @@ class Relay:
         self.steps = 0
         self._first, self._replay, self._features = first, replay, features
         self._standardisation = Standardisation(features)
+        self.gates = [1.0] * features
         self._fast, self._slow = Errors(0.05), Errors(0.005)
         self._labels = self._waiting = self._since_alarm = 0
         key, start = np.frombuffer(seed[:16], "<u8"), np.frombuffer(seed[16:], "<u8")
@@ -99,11 +123,11 @@ class Relay:
         """Return P(class 1)."""
         self._standardisation.add(features)
         self._waiting += 1
-        return self.average.score(self._standardisation.of(features))
+        return self.average.score(self._gated(self._standardisation.of(features)))
 
     def learn(self, example: Kept, label: int) -> None:
         """Learn a label."""
-        inputs = self._standardisation.of(example.features)
+        inputs = self._gated(self._standardisation.of(example.features))
         score, had_challenger = self.average.score(inputs), self.challenger is not None
         alarm = self._is_alarm(score, label)
         if self.challenger is not None:
@@ -117,6 +141,12 @@ class Relay:
             recent = [min(10, len(self.kept[k])) if k == label else 0 for k in range(2)]
             self.challenger = Challenger(self._first, recent)
         self._labels += 1
+        period = 1
+        while 16 * period <= len(self.kept[0]) + len(self.kept[1]):
+            period *= 2
+        if self._labels % period == 0:
+            scaled = [[self._standardisation.of(kept.features) for kept in own] for own in self.kept]
+            self.gates = gates_of(*scaled)
         steps = min(max(self._waiting, 1), 8) * (4 if self._features < 8 else 1)
         self._waiting = 0
         for step in range(steps):
@@ -183,8 +213,11 @@ class Relay:
                 inputs = self._standardisation.of(self.kept[k][-1 - back].features)
                 if recent[k] < JITTER_LIMIT:
                     inputs = [x + noise for x, noise in zip(inputs, self._noise(recent[k]), strict=True)]
-                batch.append((inputs, k))
+                batch.append((self._gated(inputs), k))
         return batch
+
+    def _gated(self, inputs: Sequence[float]) -> list[float]:
+        return [x * gate for x, gate in zip(inputs, self.gates, strict=True)]
 
     def _noise(self, kept: int) -> list[float]:
         noise: list[float] = []

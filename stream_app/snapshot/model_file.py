@@ -2,7 +2,7 @@
 
     state.*        the whole state, as in a snapshot
     model.*        dense networks, with the names of `torch.nn.Sequential` (an ensemble: model.0.*, model.1.*, ...);
-                   of RELAY's networks the one that predicts
+                   of RELAY's networks the one that predicts, with its feature gates in the weights of the first layer
     input.mean, input.deviation    with which RELAY, or a learner that has a scaler, standardizes the features
 
 Load a dense network with one hidden layer of 8 units, without a scaler, in plain Torch:
@@ -59,7 +59,10 @@ class ModelFile(NamedTuple):
             widths = (self.features, *self.settings.hidden, 1)
             parameters = np.asarray(self.state["parameters"])
             if self.settings.method == "relay":
-                parameters = parameters.reshape(len(self.state["updates"]), -1)[RELAY_PREDICTS]
+                parameters = parameters.reshape(len(self.state["updates"]), -1)[RELAY_PREDICTS].copy()
+                if "gates" in self.state:
+                    first = parameters[: self.features * widths[1]].reshape(self.features, widths[1])
+                    first *= np.asarray(self.state["gates"])[:, None]
             tensors |= {f"{MODEL}{name}": array for name, array in _layers(parameters, widths).items()}
         if "scaler.mean" in self.state:
             mean, deviation = _scaling(self.state)

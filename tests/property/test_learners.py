@@ -14,10 +14,10 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"method": "areba"},
     {"method": "baseline"},
     {"method": "areba", "budget": 2, "theta": 0.2, "hidden": [6, 17], "scaler": "standard", "l2": 0.01},
-    {"method": "relay", "replay_per_class": 3},
+    {"method": "relay", "replay_per_class": 5},
     {"method": "uob", "ensemble_size": 9, "theta": 0.5, "hidden": [6, 17], "scaler": "standard"},
     {"method": "areba", "network": "tests.unit.learners.test_learners:Net", "scaler": "standard"},
-    {"method": "relay", "replay_per_class": 3, "network": "tests.unit.learners.test_learners:Net"},
+    {"method": "relay", "replay_per_class": 5, "network": "tests.unit.learners.test_learners:Net"},
     {"method": "oob", "ensemble_size": 3, "theta": 0.5, "network": "tests.unit.learners.test_learners:Net"},
 )
 SLOTS = 24

@@ -486,6 +486,14 @@ MUTANTS: Mapping[str, Mutant] = {
         "state.lengths[k]",
         ("tests/unit/learners/test_relay.py::test_relay_is_what_its_description_says",),
     ),
+    "gates-of-drawn-examples": Mutant(
+        "RELAY predicts with feature gates, but learns without them",
+        "stream_app/learners/methods/relay.py",
+        "_draw_examples",
+        "pass_gates(state, at)",
+        "pass",
+        ("tests/unit/learners/test_relay.py::test_relay_is_what_its_description_says",),
+    ),
     "second-moment": Mutant(
         "Adam's second moment decays as fast as its first",
         "stream_app/learners/networks/adam.py",

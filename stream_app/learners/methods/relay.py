@@ -265,7 +265,7 @@ def _fits(state: MethodState, arrays: State) -> bool:
     return (
         int(tallies[ON]) <= 1
         and int(tallies[STEPS_LEFT]) == 0
-        and (tallies[RECENT : RECENT + 2] <= arrays["lengths"]).all()
+        and all(int(tallies[RECENT + queue]) <= int(arrays["lengths"][queue]) for queue in range(2))
     )
 
 

@@ -5,7 +5,12 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
+from stream_app.errors import StateError
 from stream_app.learners.api import Learner
+from stream_app.learners.method_state import ALL_MECHANISMS, WITH_AVERAGES, WITH_CHALLENGER, WITH_GATES, WITH_JITTER
+from stream_app.learners.methods.relay import relay
+from stream_app.learners.registry import build_dense
+from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.records import Floats, Operation
 from tests.learner_oracle import Kept, Network
 from tests.relay_oracle import Challenger, Relay
@@ -117,7 +122,7 @@ def sync(network: Network, arrays: dict[str, NDArray[np.generic]], number: int) 
     network.second[:] = arrays["second_moments"].reshape(5, -1)[number].tolist()
 
 
-@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120)])
+@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120), (3, 60)])
 def test_relay_is_what_its_description_says(features: int, count: int) -> None:
     """Queues, draws, steps, averages and the challenger, each label from the compiled state before it."""
     examples, labels = drifting(count, features)
@@ -144,12 +149,90 @@ def test_relay_is_what_its_description_says(features: int, count: int) -> None:
         if isinstance(oracle.challenger, Challenger):
             challenged += 1
             pairs += [(oracle.challenger.network, CHALLENGER), (oracle.challenger.average, CHALLENGER_AVERAGE)]
+        assert features == 2 or np.allclose(arrays["gates"], oracle.gates, rtol=1e-5)
         for network, place in pairs:
             assert np.allclose(network.parameters, arrays["parameters"].reshape(5, -1)[place], rtol=1e-3, atol=2e-4)
             sync(network, arrays, place)
     assert max(differences) < 1e-5
     assert challenged > 0 if features == 2 else challenged == 0
     assert oracle.challenger is None
+
+
+def without(mechanisms: int, features: int) -> Learner:
+    """Return RELAY as the study builds it, without these mechanisms."""
+    return build_dense(
+        lambda own, width, seed: relay(own.replay_per_class, width, seed, ALL_MECHANISMS & ~mechanisms),
+        LearnerSettings(method="relay"),
+        features,
+        SEED,
+        LearnerResources(),
+    )
+
+
+def scores(which: Learner, examples: Floats, labels: NDArray[np.int8]) -> Floats:
+    """Predict and learn in turn; return P(class 1)."""
+    return run_in_cuts(which, in_turn(labels), examples, 100).scores[::2]
+
+
+def test_gates_find_the_features_that_matter() -> None:
+    """Among many irrelevant features, few positives seem to differ in some by chance."""
+    random = np.random.default_rng(5)
+    examples = random.random((3_000, 12)).astype(np.float32)
+    labels = (np.abs(examples[:, 3] - 0.5) + 0.5 * examples[:, 7] > 0.8).astype(np.int8)
+    gated, plain = learner(12, method="relay"), without(WITH_GATES, 12)
+    right = [(run(which, examples, labels)[500:] == labels[500:]).mean() for which in (gated, plain)]
+    assert right[0] > right[1]
+    gates = gated.arrays()["gates"]
+    assert set(np.argsort(gates)[-2:].tolist()) == {3, 7}
+    assert np.mean(gates.astype(np.float64) ** 2) == pytest.approx(1.0, rel=1e-5)
+    assert "gates" not in plain.arrays()
+
+
+def test_a_correction_counts_for_the_gates() -> None:
+    """A gate that a false label opened must close when the label is corrected."""
+    examples, labels = stream(40, 9, positives=0.3)
+    examples[:, 0] = labels
+    wrong, right = labels.copy(), learner(9, method="relay", replay_per_class=50)
+    corrected = learner(9, method="relay", replay_per_class=50)
+    wrong[:4] = 1 - wrong[:4]
+    for which, first in ((right, labels), (corrected, wrong)):
+        which.run(operations(in_turn(first)[:60]), examples, ids(40))
+        entries = [(int(Operation.CORRECT), slot, int(labels[slot])) for slot in range(4)]
+        which.run(operations([*entries, *in_turn(labels)[60:]]), examples, ids(40))
+    assert np.allclose(right.arrays()["gates"], corrected.arrays()["gates"], rtol=1e-5)
+
+
+def test_damaged_gates_are_refused() -> None:
+    """Compiled code checks no index: gates of another width would be read beyond their end."""
+    examples, labels = stream(40, 3)
+    which = learner(3, method="relay")
+    run(which, examples, labels)
+    for gates in (np.ones(2, np.float32), np.ones((3, 1), np.float32), np.ones(3)):
+        with pytest.raises(StateError):
+            which.load({**which.arrays(), "gates": gates})
+    with pytest.raises(StateError):
+        which.load({name: array for name, array in which.arrays().items() if name != "gates"})
+
+
+def test_two_features_need_no_gates() -> None:
+    """Where gates can do nothing they must cost nothing, and leave the bits and the state as they are."""
+    examples, labels = drifting(600)
+    gated, plain = learner(2, method="relay"), without(WITH_GATES, 2)
+    assert scores(gated, examples, labels).tobytes() == scores(plain, examples, labels).tobytes()
+    assert list(gated.arrays()) == list(plain.arrays())
+    assert "gates" not in gated.arrays()
+
+
+@pytest.mark.parametrize("mechanism", [WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES])
+def test_the_study_can_switch_a_mechanism_off(mechanism: int) -> None:
+    """A table that says what a mechanism is worth must not compare RELAY with itself."""
+    examples, labels = drifting(1_500)
+    whole, part = learner(2, method="relay"), without(mechanism, 2)
+    assert scores(whole, examples, labels).tobytes() != scores(part, examples, labels).tobytes()
+    own = part.arrays()
+    assert int(own["updates"][CHALLENGER]) == 0 or mechanism != WITH_CHALLENGER
+    networks = weights(part)
+    assert np.allclose(networks[NETWORK], networks[AVERAGE], atol=1e-6) == (mechanism == WITH_AVERAGES)
 
 
 @pytest.mark.slow
