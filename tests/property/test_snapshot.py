@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from stream_app.config import Corrections, TaskSettings
+from stream_app.config import Corrections, LearnerSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, Side
 from stream_app.serialization import codec
@@ -13,7 +13,19 @@ from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Record
 from tests.support.rows import columns
 from tests.support.snapshots import Changelog, exported
-from tests.support.tasks import FADING, FEW, PARTITION, SMALL, TOPICS, cut_at, fixed_input, one_side, run, task_settings
+from tests.support.tasks import (
+    FADING,
+    FEW,
+    LEARNERS,
+    PARTITION,
+    SMALL,
+    TOPICS,
+    cut_at,
+    fixed_input,
+    one_side,
+    run,
+    task_settings,
+)
 
 
 @pytest.mark.slow(10)
@@ -43,6 +55,39 @@ def test_loaded_after_every_record(
     sequence = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
     assert run(chosen, cut_at(sequence, range(len(sequence))), Changelog(chosen).relay) == whole
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_long_queues_are_loaded_after_every_record(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RELAY's queues are stored in blocks: a row that came back in another place would be learned with another age."""
+    monkeypatch.setattr(segments, "RING_ROWS", rows)
+    chosen, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": "correct"}))
+    learners = {**LEARNERS, "two": LearnerSettings(method="relay", replay_per_class=5)}
+    stream = chosen.default_stream.model_copy(update={"learners": learners})
+    chosen = chosen.model_copy(update={"streams": {"a": stream, "b": stream}, "default_stream": stream})
+    sequence = list(merge(examples, labels))
+    changelog = Changelog(chosen)
+    assert run(chosen, cut_at(sequence, range(len(sequence))), changelog.relay) == run(chosen, [(examples, labels)])
+    assert any(entry.kind == "ring" for entry in changelog.entries)
+
+
+def test_a_new_example_changes_one_block_of_a_long_queue() -> None:
+    """A thousand streams with long queues must not write all of their examples again for each label."""
+    chosen, _, _ = fixed_input(1, join=SMALL.model_copy(update={"max_pending_per_stream": 2_000}))
+    stream = StreamSettings(features=2, champion="one", learners={"one": LearnerSettings(method="relay")})
+    chosen = chosen.model_copy(update={"streams": {"a": stream}, "default_stream": stream})
+    changelog, task = Changelog(chosen), Task(PARTITION, chosen, TOPICS)
+    for first, end in ((0, 1_300), (1_300, 1_301)):
+        examples, labels = [], []
+        for number in range(first, end):
+            example, label = Example("a", str(number), (number / 7 % 1, 0.5)), Label("a", str(number), number % 2)
+            examples.append(Record(Side.EXAMPLES, number, number + 1, example, b"a", codec.encode(example)))
+            labels.append(Record(Side.LABELS, number, number + 1, label, b"a", codec.encode(label)))
+        task.step(columns(examples), columns(labels))
+        changelog.write(task)
+    assert [(blob.kind, blob.number) for blob in changelog.written if blob.kind == "ring"] == [("ring", 1)]
+    assert sum(entry.kind == "ring" for entry in changelog.entries) == 10
+    assert exported(changelog.relay(task)) == exported(task)
 
 
 def test_what_did_not_change_is_not_written_again() -> None:
