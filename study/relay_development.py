@@ -1,4 +1,4 @@
-"""The streams on which the members of `relay_members` and the attempts in `relay.md` were developed: seeds 1000 and up."""
+"""The streams on which `relay_members` and the attempts in `relay.md` were developed: seeds 1000 and up."""
 
 from collections.abc import Callable, Mapping
 
