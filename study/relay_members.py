@@ -30,7 +30,7 @@ from study.run.experiment import Experiment, Run, load_all
 from study.run.runs import same_seed
 from study.run.streams import application_id, data_of
 
-PARTS = ("development", "unseen", "developed", "real")
+PARTS = ("development", "unseen", "real", "developed")
 
 FIGURES = ("final_gmean", "average_gmean", "average_recall", "average_specificity")
 
@@ -40,29 +40,52 @@ MEMBERS: Mapping[str, LearnerSettings] = {
     "relay": LearnerSettings(method="relay"),
     "short": LearnerSettings(method="relay", replay_per_class=30),
     "linear": LearnerSettings(method="relay", replay_per_class=100).model_copy(update={"hidden": ()}),
+    "slow": LearnerSettings(method="relay").model_copy(update={"learning_rate": 0.001}),
 }
-"""The members; the application's settings refuse a network without a hidden layer."""
+"""The members; the application's settings refuse a network without a hidden layer, and a learning rate of RELAY."""
+
+PENALTY, PENALISED_WIDTH = 0.01, 8
+"""The weight of squared hidden-layer weights in the loss, and the least features with which there is a penalty."""
 
 FADING, SHARPNESS = 0.99, 2.0
 """Of the losses: how they fade with each label of their class, and their weight in the exponent."""
 
 
+LINEAR_GAIN = 30.0
+"""The linear member's prior is multiplied by 1 + this / (1 + labels of the rarer class)."""
+
+LOWEST_THRESHOLD, THRESHOLD_POSITIVES = 0.3, 10.0
+"""The moved threshold before the first positive label, and how many bring it halfway to 0.5."""
+
+
 class Mixture(NamedTuple):
-    """A mixture.
+    """A mixture, or a single member.
 
     Attributes:
         priors: Of the members.
-        linear_gain: The linear member's prior is multiplied by 1 + this / (1 + labels of the rarer class).
+        penalised: Whether members with a hidden layer have the penalty, from `PENALISED_WIDTH` features on.
+        moved: Whether the threshold of class 1 is lower while few positive labels have come.
     """
 
     priors: Mapping[str, float]
-    linear_gain: float = 30.0
+    penalised: bool = False
+    moved: bool = False
 
+
+_SHORT: Mapping[str, float] = {"relay": 1.0, "short": 0.3}
+_LINEAR: Mapping[str, float] = {"relay": 1.0, "linear": 1.0}
+_ALL: Mapping[str, float] = {"relay": 1.0, "short": 0.3, "linear": 1.0}
 
 MIXTURES: Mapping[str, Mixture] = {
-    "relay_short": Mixture({"relay": 1.0, "short": 0.3}),
-    "relay_linear": Mixture({"relay": 1.0, "linear": 1.0}),
-    "all": Mixture({"relay": 1.0, "short": 0.3, "linear": 1.0}),
+    **{name: Mixture({name: 1.0}) for name in MEMBERS},
+    "relay_short": Mixture(_SHORT),
+    "relay_linear": Mixture(_LINEAR),
+    "all": Mixture(_ALL),
+    "penalised": Mixture({"relay": 1.0}, penalised=True),
+    "moved": Mixture({"relay": 1.0}, moved=True),
+    "penalised_moved": Mixture({"relay": 1.0}, penalised=True, moved=True),
+    "relay_linear_penalised_moved": Mixture(_LINEAR, penalised=True, moved=True),
+    "all_penalised_moved": Mixture(_ALL, penalised=True, moved=True),
 }
 
 AREBA = LearnerSettings(method="areba", budget=20)
@@ -82,8 +105,8 @@ DEVELOPED = (
 REAL: Mapping[str, int] = {"river-cervical": 20, "river-credit": 20, "river-fraud": 3}
 """Real data, with repetitions: Cervical and Credit shuffled; the first 50,000 payments of Fraud in their own order."""
 
-SHORT, LONG = 20, 6
-"""Repetitions of a stream; of `rare-overlapping`."""
+SHORT, YARDSTICK, LONG = 20, 8, 6
+"""Repetitions of a stream; of one of the yardstick's; of `rare-overlapping`."""
 
 
 def scores_by(settings: LearnerSettings, stream: Made, seed: bytes) -> Floats:
@@ -131,7 +154,7 @@ def mixed(scores: NDArray[np.float64], labels: NDArray[np.int8], delay: int, mix
     wrong = (scores > 0.5) != (labels == 1)
     negative, positive = (_evidence(wrong, labels == k, delay) for k in range(2))
     fewest = np.minimum(negative.faded_labels, positive.faded_labels)
-    gains = 1.0 + mixture.linear_gain / (1.0 + np.minimum(negative.labels, positive.labels))
+    gains = 1.0 + LINEAR_GAIN / (1.0 + np.minimum(negative.labels, positive.labels))
     priors = np.array(
         [prior * (gains if name == "linear" else np.ones(len(labels))) for name, prior in mixture.priors.items()]
     )
@@ -139,6 +162,14 @@ def mixed(scores: NDArray[np.float64], labels: NDArray[np.int8], delay: int, mix
     weights = priors * np.exp(exponents - exponents.max(axis=0))
     mean: NDArray[np.float64] = (weights * scores).sum(axis=0) / weights.sum(axis=0)
     return mean
+
+
+def threshold(labels: NDArray[np.int8], delay: int) -> NDArray[np.float64]:
+    """Return the moved threshold at each prediction, float64 `[n]`, from the positive labels that have come."""
+    positives = np.concatenate([np.zeros(delay + 1, np.int64), np.cumsum(labels == 1)])[: len(labels)]
+    distance = (0.5 - LOWEST_THRESHOLD) * THRESHOLD_POSITIVES / (THRESHOLD_POSITIVES + positives)
+    lowered: NDArray[np.float64] = 0.5 - distance
+    return lowered
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
@@ -190,7 +221,7 @@ def trials(part: str) -> Iterator[tuple[str, Iterator[Trial]]]:
             yield name, _trials_of_unseen(name)
         for name, experiment in experiments.items():
             if experiment.group == "yardstick":
-                yield name, _trials_of_study(experiment, SHORT)
+                yield name, _trials_of_study(experiment, YARDSTICK)
     elif part == "developed":
         for name in DEVELOPED:
             yield name, _trials_of_study(experiments[name], SHORT)
@@ -201,14 +232,22 @@ def trials(part: str) -> Iterator[tuple[str, Iterator[Trial]]]:
 
 def measured(trial: Trial) -> dict[str, tuple[float, ...]]:
     """Return the figures of all learners: G-mean at the end, and the means of G-mean, recall and specificity."""
-    stream = trial.stream
-    scores = {name: scores_by(one, stream, trial.seed) for name, one in {**MEMBERS, **trial.others}.items()}
+    stream, width = trial.stream, trial.stream.features.shape[1]
+    alone = {name: scores_by(one, stream, trial.seed) for name, one in {**MEMBERS, **trial.others}.items()}
+    penalised = dict(alone)
+    if width >= PENALISED_WIDTH:
+        for name in ("relay", "short"):
+            settings = MEMBERS[name].model_copy(update={"l2": PENALTY})
+            penalised[name] = scores_by(settings, stream, trial.seed)
+    classes = {name: alone[name] > 0.5 for name in trial.others}
     for name, mixture in MIXTURES.items():
-        own = np.array([scores[member] for member in mixture.priors], np.float64)
-        scores[name] = mixed(own, stream.labels, stream.delay, mixture).astype(np.float32)
+        source = penalised if mixture.penalised else alone
+        own = np.array([source[member] for member in mixture.priors], np.float64)
+        scores = mixed(own, stream.labels, stream.delay, mixture) if len(own) > 1 else own[0]
+        classes[name] = scores > (threshold(stream.labels, stream.delay) if mixture.moved else 0.5)
     figures = {}
-    for name, answered in scores.items():
-        curves = curves_of((answered > 0.5).astype(np.int8), stream.clean, stream.resets)
+    for name, predicted in classes.items():
+        curves = curves_of(predicted.astype(np.int8), stream.clean, stream.resets)
         means = (curves.gmean, curves.recall, curves.specificity)
         figures[name] = (float(curves.gmean[-1]), *(float(curve.mean()) for curve in means))
     return figures
