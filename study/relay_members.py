@@ -30,7 +30,7 @@ from study.run.experiment import Experiment, Run, load_all
 from study.run.runs import same_seed
 from study.run.streams import application_id, data_of
 
-PARTS = ("development", "unseen", "real", "developed")
+PARTS = ("development", "unseen", "real", "developed", "wide")
 
 FIGURES = ("final_gmean", "average_gmean", "average_recall", "average_specificity")
 
@@ -104,6 +104,9 @@ DEVELOPED = (
 
 REAL: Mapping[str, int] = {"river-cervical": 20, "river-credit": 20, "river-fraud": 3}
 """Real data, with repetitions: Cervical and Credit shuffled; the first 50,000 payments of Fraud in their own order."""
+
+WIDE: Mapping[str, int] = {"wide-sine": 5, "real-mnist.both": 3}
+"""Runs with 784 features, with repetitions; the members alone, since AREBA_20 has 512 units there."""
 
 SHORT, YARDSTICK, LONG = 20, 8, 6
 """Repetitions of a stream; of one of the yardstick's; of `rare-overlapping`."""
@@ -196,12 +199,11 @@ def _trials_of_unseen(name: str) -> Iterator[Trial]:
 
 
 def _trials_of_study(experiment: Experiment, repetitions: int) -> Iterator[Trial]:
-    run, choice = Run(experiment, experiment.varies[0]), experiment.stream
-    others = {"areba_20": AREBA} | {
-        name: own for name, own in experiment.methods.items() if name in {"areba_20", "river_lr_over"}
-    }
-    if experiment.name not in REAL:
-        others.pop("river_lr_over", None)  # it takes minutes
+    way = "both" if experiment.name == "real-mnist" else experiment.varies[0]
+    run, choice = Run(experiment, way), experiment.stream
+    names = {"areba_20", "river_lr_over"} if experiment.name in REAL else {"areba_20"}
+    own = {name: settings for name, settings in experiment.methods.items() if name in names}
+    others = {} if run.name in WIDE else {"areba_20": AREBA, **own}
     for number in range(repetitions):
         data = data_of(run, number)
         clean = data.labels if data.clean_labels is None else data.clean_labels
@@ -226,8 +228,8 @@ def trials(part: str) -> Iterator[tuple[str, Iterator[Trial]]]:
         for name in DEVELOPED:
             yield name, _trials_of_study(experiments[name], SHORT)
     else:
-        for name, repetitions in REAL.items():
-            yield name, _trials_of_study(experiments[name], repetitions)
+        for name, repetitions in (REAL if part == "real" else WIDE).items():
+            yield name, _trials_of_study(experiments[name.removesuffix(".both")], repetitions)
 
 
 def measured(trial: Trial) -> dict[str, tuple[float, ...]]:
