@@ -283,28 +283,26 @@ def read(path: Path, part: str) -> dict[str, dict[str, NDArray[np.float64]]]:
 
 
 def lines_of(figures: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> Iterator[str]:
-    """Yield a Markdown table of a part, and a line of counts for each member and mixture against RELAY."""
+    """Yield two Markdown tables of a part: the learners' means in each run, and how they compare with RELAY."""
     learners = list(next(iter(figures.values())))
     yield f"| run (repetitions) | {' | '.join(learners)} |"
     yield f"| --- |{' --- |' * len(learners)}"
     for run, own in figures.items():
-        cells = [f"{own[name][:, 0].mean():.3f}, {own[name][:, 1].mean():.3f}" for name in learners]
+        cells = ["{:.3f}, {:.3f}".format(*own[name][:, :2].mean(axis=0)) for name in learners]
         yield f"| {run} ({len(own['relay'])}) | {' | '.join(cells)} |"
-    means = [[own[name][:, :2].mean(axis=0) for own in figures.values()] for name in learners]
-    yield f"| mean | {' | '.join('{:.3f}, {:.3f}'.format(*np.mean(own, axis=0)) for own in means)} |"
     yield ""
+    yield "| learner | mean: end, average | better, worse: end | better, worse: average | higher: average |"
+    yield f"| --- |{' --- |' * 4}"
     for name in learners:
-        if name == "relay":
-            continue
-        for place, title in ((1, "On average"), (0, "At the end")):
-            pairs = [np.column_stack([own["relay"][:, place], own[name][:, place]]) for own in figures.values()]
-            found = verdicts(pairs)
-            counts = [sum(one.result == result for one in found) for result in ("better", "worse")]
-            higher = sum(bool(one.means[1] > one.means[0]) for one in found)
-            yield (
-                f"- {title}, `{name}` is better than `relay` on {counts[0]} of {len(found)} runs and worse on "
-                f"{counts[1]}; its mean is higher on {higher}."
-            )
+        found = [
+            verdicts([np.column_stack([own["relay"][:, place], own[name][:, place]]) for own in figures.values()])
+            for place in range(2)
+        ]
+        means = [np.mean([one.means[1] for one in figure]) for figure in found]
+        counts = [[sum(one.result == result for one in figure) for result in ("better", "worse")] for figure in found]
+        higher = sum(bool(one.means[1] > one.means[0]) for one in found[1])
+        cells = [f"{means[0]:.3f}, {means[1]:.3f}", *(f"{better}, {worse}" for better, worse in counts)]
+        yield f"| {name} | {' | '.join(cells)} | {higher} of {len(figures)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
