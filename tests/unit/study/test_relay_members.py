@@ -5,7 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
-from study.relay_members import MEMBERS, MIXTURES, Mixture, mixed, scores_by, threshold
+from study.relay import verdicts
+from study.relay_members import MEMBERS, MIXTURES, RESULTS, Mixture, mixed, read, scores_by, threshold
 from study.relay_unseen import Made
 
 pytest.importorskip("scipy")
@@ -65,3 +66,17 @@ def test_members_learn_and_differ() -> None:
         assert min(right[300:][labels[300:] == k].mean() for k in range(2)) > 0.8, name
         assert name == "relay" or (one != scores["relay"]).any()
     assert all(set(mixture.priors) <= set(MEMBERS) for mixture in MIXTURES.values())
+
+
+def test_the_registered_rule_keeps_the_linear_member_alone() -> None:
+    """Otherwise relay.md would say something about the members that the committed figures do not show."""
+    figures = read(RESULTS, "unseen")
+    assert len(figures) == 36
+    means = {name: np.mean([own[name][:, 1].mean() for own in figures.values()]) for name in MIXTURES}
+    for name in ("relay_short", "relay_linear", "all"):
+        found = verdicts([np.column_stack([own["relay"][:, 1], own[name][:, 1]]) for own in figures.values()])
+        counts = [sum(one.result == result for one in found) for result in ("better", "worse")]
+        assert means[name] > means["relay"]
+        assert counts == [3 if name == "relay_short" else 9, 0]
+    assert means["all"] == max(means["relay_short"], means["relay_linear"], means["all"])
+    assert means["all"] - means["relay_linear"] < 0.002 < means["all"] - means["relay_short"]
