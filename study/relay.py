@@ -162,6 +162,12 @@ def read_results(path: Path) -> dict[str, Score]:
     return {name: Score(array[:, :, 0], array[:, :, 1]) for name, array in arrays.items()}
 
 
+def learners_of(path: Path) -> list[str]:
+    """Return the learners of a file that `write_results` wrote, in the order of its figures."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(dict.fromkeys(row["learner"] for row in csv.DictReader(file)))
+
+
 def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
     """Return a Markdown table of all runs, and a line of counts for each figure; `other` is the first learner."""
     lines = [
@@ -172,7 +178,7 @@ def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
     averages = verdicts([score.average for score in scores.values()])
     for (name, score), end, average in zip(scores.items(), ends, averages, strict=True):
         pairs = [f"{end.means[k]:.3f}, {average.means[k]:.3f}" for k in range(2)]
-        results = [f"{one.result} ({_p(one.p_value)})" for one in (end, average)]
+        results = [f"{one.result} ({p_text(one.p_value)})" for one in (end, average)]
         lines.append(f"| {name} ({len(score.final)}) | {pairs[0]} | {pairs[1]} | {results[0]} | {results[1]} |")
     lines.append("")
     for title, found in (("At the end", ends), ("On average", averages)):
@@ -185,7 +191,8 @@ def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """Return a p-value as text."""
     return "p < .001" if value < 0.001 else f"p = {value:.3f}"
 
 

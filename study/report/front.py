@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from study.report.beyond import duels
 from study.report.claims.intervals import Verdict
-from study.report.figures import BarPanel, CurvePanel, PairPanel, Panel
+from study.report.figures import BarPanel, CurvePanel, Panel
 from study.report.page import CONCEPTS, DRIFTS, Context
-from study.report.parts import labels
+from study.report.parts import labels, river
 from study.report.parts.recovery import reached
 from study.report.parts.statements import counts
 from study.report.sections import real_figure, table_counts
@@ -169,19 +168,16 @@ def _labels(context: Context) -> list[str]:
 
 
 def _river(context: Context) -> list[str]:
-    found = duels(context)
+    found = river.rivalries(context)
     if not found:
         return []
-    verdicts = Counter(duel.verdict for duel in found)
-    wins = "; ".join(duel.summary.run.experiment.title for duel in found if duel.verdict == "River wins")
-    pairs = {duel.summary.run.experiment.title: (duel.ours, duel.theirs) for duel in found}
-    panels: list[list[Panel]] = [[PairPanel("", pairs, "G-mean at the end")]]
+    panels: list[list[Panel]] = [[river.panel(found)]]
     return [
         (
-            f"**Against River's methods, the best of River's wins {verdicts['River wins']} of {len(found)} streams, the"
-            f" best of ours {verdicts['ours wins']}, and {verdicts['no significant difference']} do not differ"
-            f" significantly**{f': River wins on {wins}' if wins else ''} ([all methods](river.md))."
+            f"**{river.sentence(found)}**: by the average G-mean over the stream, with River's own settings"
+            " ([all methods](river.md), [each method tuned](tuning.md)). RELAY is a method of this project"
+            " ([RELAY and AREBA_20 on 55 runs](relay.md))."
         ),
         "",
-        *context.figure("duels", "The best of our methods and the best of River's", panels, width_inches=WIDE_INCHES),
+        *context.figure("duels", "The best of River's methods, AREBA_20 and RELAY", panels, width_inches=WIDE_INCHES),
     ]

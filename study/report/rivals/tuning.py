@@ -21,16 +21,15 @@ COLUMNS = ("stream", "method", "kind", "setting", "repetitions", "average", "ave
 KINDS = ("untuned", "tuned", "hindsight")
 
 
-def write_tuning(summaries: Mapping[str, RunSummary], results: Path) -> Path | None:
-    """Write `tuning.md`, `tuning.csv` and `tuning.png`, and return the page's path; None if nothing was run."""
+def write_tuning(summaries: Mapping[str, RunSummary], results: Path) -> bool:
+    """Write `tuning.md`, `tuning.csv` and `tuning.png`; return False if nothing was run."""
     found = choices(summaries)
     if not found:
-        return None
+        return False
     _write_rows(found, results / "tuning.csv")
     draw(_panels(found), results / "tuning.png", "Untuned and tuned on the first quarter of the stream")
-    path = results / "tuning.md"
-    path.write_text("\n".join(_page(found)).rstrip() + "\n", encoding="utf-8")
-    return path
+    (results / "tuning.md").write_text("\n".join(_page(found)).rstrip() + "\n", encoding="utf-8")
+    return True
 
 
 def _of(choice: Choice, kind: str) -> Setting:
@@ -81,6 +80,8 @@ def _panels(found: Sequence[Choice]) -> list[list[Panel]]:
 def _page(found: Sequence[Choice]) -> list[str]:
     lines = [
         "# Each method tuned on a prefix",
+        "",
+        "[The report](report.md)",
         "",
         (
             "Every method of the paper is run with five learning rates (0.1, 0.03, 0.01, 0.003, 0.001), each with"

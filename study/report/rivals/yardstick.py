@@ -45,11 +45,17 @@ class Row:
         return max(self.averages, key=lambda name: float(self.averages[name].mean()))
 
 
-def write_yardstick(summaries: Mapping[str, RunSummary], results: Path) -> Path | None:
-    """Write `yardstick.md`, `.csv` and `.png`, and return the page's path; None if nothing was run."""
-    rows = rows_of(summaries, results / MOA_FILE)
+def write_yardstick(summaries: Mapping[str, RunSummary], results: Path, measured: Path) -> bool:
+    """Write `yardstick.md`, `.csv` and `.png`; return False if nothing was run.
+
+    Args:
+        summaries: All runs, by name.
+        results: The folder of the page.
+        measured: The folder with the figures of MOA's methods.
+    """
+    rows = rows_of(summaries, measured / MOA_FILE)
     if not rows:
-        return None
+        return False
     with (results / "yardstick.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("part", "stream", "method", "repetitions", "average", "average_sd"))
@@ -63,9 +69,8 @@ def write_yardstick(summaries: Mapping[str, RunSummary], results: Path) -> Path 
         results / "yardstick.png",
         "The survey's generators, 1 % positive",
     )
-    path = results / "yardstick.md"
-    path.write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
-    return path
+    (results / "yardstick.md").write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
+    return True
 
 
 def rows_of(summaries: Mapping[str, RunSummary], moa: Path) -> list[Row]:
@@ -140,6 +145,8 @@ def _page(rows: Sequence[Row]) -> list[str]:
     wins = {method: sum(row.best == method for row in rows) for method in methods}
     return [
         "# The survey's generators",
+        "",
+        "[The report](report.md)",
         "",
         (
             "The binary generators of Aguiar, Krawczyk and Cano (*A survey on learning from imbalanced data streams*,"
