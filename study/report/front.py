@@ -172,10 +172,11 @@ def _river(context: Context) -> list[str]:
     if not found:
         return []
     panels: list[list[Panel]] = [[river.panel(found)]]
+    tuned = ", [each method tuned](tuning.md)" if (context.folder / "tuning.md").exists() else ""
     return [
         (
             f"**{river.sentence(found)}**: by the average G-mean over the stream, with River's own settings"
-            " ([all methods](river.md), [each method tuned](tuning.md)). RELAY is a method of this project"
+            f" ([all methods](river.md){tuned}). RELAY is a method of this project"
             " ([RELAY and AREBA_20 on 55 runs](relay.md))."
         ),
         "",

@@ -56,12 +56,14 @@ class Rivalry:
 
 
 def rivalries(context: Context) -> list[Rivalry]:
-    """Return the streams on which River's methods and AREBA_20 were run."""
+    """Return the streams on which River's methods were run."""
     found = []
     for name, summary in context.summaries.items():
+        if not name.startswith("river-") or name != summary.run.experiment.name:
+            continue
         averages = {learner: one.averages for learner, one in summary.learners.items()}
         rivers = [learner for learner in averages if learner in TITLES]
-        if name.startswith("river-") and rivers and "areba_20" in averages:
+        if rivers:
             best = max(rivers, key=lambda learner: float(averages[learner].mean()))
             p_values = {our: paired_difference(averages[our], averages[best]) for our in OURS if our in averages}
             found.append(Rivalry(summary, best, p_values))
@@ -70,7 +72,7 @@ def rivalries(context: Context) -> list[Rivalry]:
 
 def sentence(found: Sequence[Rivalry]) -> str:
     """Return who wins where: `AREBA_20 is better than ... on 5 of 9 streams and worse on 2 (...); RELAY ...`."""
-    parts = []
+    parts: list[str] = []
     for name, title in OURS.items():
         asked = [one for one in found if name in one.p_values]
         better = [one for one in asked if one.result(name) == BETTER]

@@ -1,6 +1,6 @@
 """The page on RELAY against AREBA_20, from the figures that `study.relay` and `study.relay_unseen` wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from study.relay import RUNS, Score, Verdict, learners_of, read_results, table, verdicts
@@ -90,23 +90,16 @@ def higher(found: Mapping[str, Verdict]) -> int:
 
 
 def _page(scores: Results, further: Results) -> list[str]:
-    unseen = pair(further, 0, 1)
-    first = claims(registered(scores), unseen)
-    more = claims(scores, unseen) if any(len(score.final) > count for (_, count), score in _both(scores)) else first
+    columns: dict[str, Results] = {"registered repetitions": registered(scores)}
+    if any(len(scores[name].final) > count for name, count in RUNS):
+        columns["all repetitions"] = scores
+    found = [claims(own, pair(further, 0, 1)) for own in columns.values()]
     rows = [
-        [text, *(f"{'holds' if holds else '**fails**'}: {found}" for found, holds in columns)]
-        for text, *columns in [(one[0], one[1:], two[1:]) for one, two in zip(first, more, strict=True)]
+        [own[0][0], *(f"{'holds' if holds else '**fails**'}: {count}" for _, count, holds in own)]
+        for own in zip(*found, strict=True)
     ]
-    if more is first:
-        rows = [row[:2] for row in rows]
     lines = table(scores).splitlines()
     ends, averages = (verdicts_of(scores, field) for field in Score._fields)
-    lower = [
-        f"{name} ({text} {one.means[0]:.3f}, RELAY {one.means[1]:.3f})"
-        for found, text in ((ends, "at the end AREBA_20"), (averages, "on average AREBA_20"))
-        for name, one in found.items()
-        if one.means[1] < one.means[0]
-    ]
     return [
         "# RELAY, a method of this project",
         "",
@@ -122,11 +115,11 @@ def _page(scores: Results, further: Results) -> list[str]:
             " separate families of tests. In the figure, the dots of runs that are not told apart are hollow."
         ),
         "",
-        f"AREBA_20's mean is higher on {'; '.join(lower)}." if lower else "AREBA_20's mean is higher on no run.",
+        f"AREBA_20's mean is higher at the end on {_lower(ends)}; on average on {_lower(averages)}.",
         "",
         "## Claims that were registered first",
         "",
-        *markdown(("claim", "registered repetitions", *(() if more is first else ("all repetitions",))), rows, left=2),
+        *markdown(("claim", *columns), rows, left=3),
         "## All runs",
         "",
         "In brackets: repetitions; `.both` is shuffled order.",
@@ -135,8 +128,10 @@ def _page(scores: Results, further: Results) -> list[str]:
     ]
 
 
-def _both(scores: Results) -> Sequence[tuple[tuple[str, int], Score]]:
-    return [((name, count), scores[name]) for name, count in RUNS]
+def _lower(found: Mapping[str, Verdict]) -> str:
+    """Return the runs on which RELAY's mean is lower, with both means."""
+    lower = {name: one.means for name, one in found.items() if one.means[1] < one.means[0]}
+    return ", ".join(f"{name} ({means[0]:.3f}, RELAY {means[1]:.3f})" for name, means in lower.items()) or "no run"
 
 
 def _draw(scores: Results, path: Path) -> None:
@@ -148,7 +143,7 @@ def _draw(scores: Results, path: Path) -> None:
     size = -(-len(order) // COLUMNS)
     panels: list[Panel] = [
         NamedDotPanel(
-            "", {name: rows[name] for name in order[start : start + size]}, "average G-mean", hollow, True, (0.0, 1.05)
+            "", {name: rows[name] for name in order[start : start + size]}, "average G-mean", hollow, True, (0.0, 1.15)
         )
         for start in range(0, len(order), size)
     ]
