@@ -169,6 +169,7 @@ def _page(rows: Sequence[Row]) -> list[str]:
         "",
         _ranks(rows, everywhere),
         f"- Highest of these on: {', '.join(f'{method} {count}' for method, count in wins.items())} streams.",
+        *(_ahead(rows, method) for method in methods if method not in everywhere),
         "",
         (
             "Streams on which the method at the left is higher than the method above, of those on which both were run,"
@@ -193,6 +194,16 @@ def higher(rows: Sequence[Row], one: str, other: str) -> tuple[int, int]:
         count = min(len(row.averages[one]), len(row.averages[other]))
         wins += int(row.averages[one][:count].mean() > row.averages[other][:count].mean())
     return wins, len(both)
+
+
+def _ahead(rows: Sequence[Row], method: str) -> str:
+    """Return on which streams a method that was not run everywhere is higher than AREBA_20 and RELAY."""
+    own = [row for row in rows if method in row.averages]
+    said = []
+    for other in ("areba_20", "relay"):
+        ahead = [f"{row.part} {row.stream}" for row in own if higher([row], method, other)[0]]
+        said.append(f"than {other} on {', '.join(ahead) or 'no stream'}")
+    return f"- {method} was run on {len(own)} streams. It is higher {'; '.join(said)}."
 
 
 def _pairs(rows: Sequence[Row], methods: Sequence[str]) -> list[list[str]]:
