@@ -72,15 +72,14 @@ def rivalries(context: Context) -> list[Rivalry]:
 
 def sentence(found: Sequence[Rivalry]) -> str:
     """Return who wins where: `AREBA_20 is better than ... on 5 of 9 streams and worse on 2 (...); RELAY ...`."""
-    parts: list[str] = []
+    parts = []
     for name, title in OURS.items():
         asked = [one for one in found if name in one.p_values]
-        better = [one for one in asked if one.result(name) == BETTER]
-        worse = [one for one in asked if one.result(name) == WORSE]
+        better, worse = ([one for one in asked if one.result(name) == result] for result in (BETTER, WORSE))
+        against = " than the best of River's methods" if name == "areba_20" else ""
         if asked:
-            on = f" on {len(better)} of {len(asked)} streams and worse on {len(worse)}"
-            against = "" if parts else " than the best of River's methods"
-            parts.append(f"{title} is better{against}{on}{_named(worse)}")
+            on = f"on {len(better)} of {len(asked)} streams and worse on {len(worse)}{_named(worse)}"
+            parts.append(f"{title} is better{against} {on}")
     return "; ".join(parts)
 
 
