@@ -66,8 +66,8 @@ def _leads(context: Context) -> list[str]:
             f"**AREBA_20 is best in {bars[AREBA][0]} and tied with the best in {bars[AREBA][1]} of {total} experiments"
             f" on synthetic streams**; QBR_20, its predecessor, is best in {found[QBR]['best']} and tied in"
             f" {found[QBR]['tied']}. *Best* is the highest mean, significantly above every other method; *tied* is not"
-            f" significantly below the highest mean (by tests without sphericity: {sound[AREBA]['best']} and"
-            f" {sound[AREBA]['tied']}; {sound[QBR]['best']} and {sound[QBR]['tied']})."
+            f" significantly below the highest mean (Friedman's and Wilcoxon's tests, which assume less, find"
+            f" {sound[AREBA]['best']} and {sound[AREBA]['tied']}; {sound[QBR]['best']} and {sound[QBR]['tied']})."
             if QBR in found
             else f"**AREBA_20 is best in {bars[AREBA][0]} and tied with the best in {bars[AREBA][1]} of {total}"
             " experiments on synthetic streams.**"
@@ -84,14 +84,16 @@ def _drift(context: Context) -> list[str]:
     said = []
     for kind in DRIFTS:
         streams = context.some(f"{concept}-1-{kind}" for concept in CONCEPTS)
-        said.append(f"{reached(streams)} ({kind} drift)")
+        said.append(f"{kind} drift, {reached(streams)}")
     panels: list[Panel] = [
         CurvePanel(f"{summary.run.experiment.stream.drift} drift", summary, show_level=True) for summary in own
     ]
     return [
         (
-            f"**After a drift, AREBA_20 reaches {RECOVERED_SHARE:.0%} of what the best method had before**"
-            f" {'; '.join(said)}: on Sine, Circle and Sea with 1 % positive examples."
+            f"**After a drift, AREBA_20 reaches {RECOVERED_SHARE:.0%} of the G-mean that the best method had before"
+            f" it**: {'; '.join(said)} (Sine, Circle and Sea with 1 % positive examples). A prior drift changes how"
+            " frequent a class is, a likelihood drift where its examples lie, and a posterior drift which class a"
+            " region has."
         ),
         "",
         *context.figure(

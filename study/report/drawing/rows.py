@@ -111,12 +111,14 @@ class BarPanel:
     def draw(self, axis: Axes) -> None:
         """Draw the bars with their counts."""
         shades = (1.0, 0.4, 0.08)
+        unnamed = set(range(len(self.parts)))
         for row, (name, counts) in enumerate(self.counts.items()):
             left = 0
             for number, count in enumerate(counts):
                 axis.barh([row], [count], left=left, height=0.72, color=colour_of(name), alpha=shades[number])
                 if count:
-                    text = f"{count} {self.parts[number]}" if row == 0 else str(count)
+                    text = f"{count} {self.parts[number]}" if number in unnamed else str(count)
+                    unnamed.discard(number)
                     ink = "white" if number == 0 else INK
                     axis.text(
                         left + count / 2.0, row, text, ha="center", va="center", fontsize=7, color=ink, fontfamily=FONT
