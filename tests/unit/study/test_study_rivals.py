@@ -83,8 +83,11 @@ def test_rivers_models_run_in_its_samplers(model: str, sampling: str) -> None:
     assert 0 <= repetition.classes.min() <= repetition.classes.max() <= 1
 
 
-def _grid_run(name: str, wrong: float, store: Store, seed: int) -> Run:
-    methods = {"areba_20": {"method": "areba", "budget": 20}, "baseline": None}
+OURS: dict[str, Any] = {"areba_20": {"method": "areba", "budget": 20}, "baseline": None}
+RIVALS: dict[str, Any] = {"relay": None, "river_lr_over": {"method": "study.river_models:OversampledLogistic"}}
+
+
+def _grid_run(name: str, wrong: float, store: Store, seed: int, methods: dict[str, Any] = OURS) -> Run:
     stream = {"source": "sine", "length": LENGTH, "imbalance": 10}
     run = runs_of([parse({"name": name, "title": name, "group": "tuning", "stream": stream, "methods": methods}, "")])[
         0
@@ -111,6 +114,8 @@ def test_the_setting_is_chosen_on_the_prefix_and_judged_on_the_stream(tmp_path: 
         _grid_run("tuning-prefix-sine.0.01-none", 0.3, store, 4),
         _grid_run("tuning-prefix-sine.0.1-none", 0.2, store, 5),
         _grid_run("tuning-prefix-sine.0.003-standard", 0.01, store, 6),
+        _grid_run("rivals-sine", 0.05, store, 7, RIVALS),
+        _grid_run("rivals-prefix-sine", 0.05, store, 8, RIVALS),
     ]
     assert list(write_pages(_summaries(runs, store), tmp_path, tmp_path)) == ["tuning"]
     with (tmp_path / "tuning.csv").open(encoding="utf-8", newline="") as file:
@@ -118,6 +123,10 @@ def test_the_setting_is_chosen_on_the_prefix_and_judged_on_the_stream(tmp_path: 
     assert rows["areba_20", "untuned"]["setting"] == "0.01"
     assert rows["areba_20", "tuned"]["setting"] == "0.003, scaled"
     assert rows["areba_20", "hindsight"]["setting"] == "0.1"
+    assert {rows["relay", kind]["setting"] for kind in ("untuned", "tuned", "hindsight")} == {"alone"}
+    text = (tmp_path / "tuning.md").read_text(encoding="utf-8")
+    assert "- Tuned, the paper's methods: areba_20 leads" in text
+    assert "- Untuned, all: relay leads" in text
     assert (tmp_path / "tuning.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -160,7 +169,8 @@ def test_no_two_rivals_share_a_colour() -> None:
     from study.report.drawing.colours import COLOURS  # noqa: PLC0415  (matplotlib takes a second)
 
     methods = {
-        COLOURS[name] for name in ("areba_20", "areba_50", "areba_2", "qbr_20", "oob", "uob", "sliding", "baseline")
+        COLOURS[name]
+        for name in ("areba_20", "areba_50", "areba_2", "qbr_20", "oob", "uob", "sliding", "baseline", "relay")
     }
     rivals = [*RIVER_COLOURS.values(), *MOA_COLOURS.values()]
     assert len({*rivals, *methods}) == len(rivals) + len(methods)
