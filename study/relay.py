@@ -198,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--store", type=Path, default=STORE, help="folder of finished repetitions")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file of the figures")
     given = parser.parse_args(arguments)
+    if unknown := set(given.names) - {name for name, _ in RUNS}:
+        parser.error(f"no such run: {', '.join(sorted(unknown))}")
     scores = run_missing(runs(given.repetitions, given.names), given.store)
     given.results.parent.mkdir(parents=True, exist_ok=True)
     write_results(scores, given.results)

@@ -91,4 +91,6 @@ def test_a_run_gives_the_committed_figures(tmp_path: Path) -> None:
     assert main(["sine-1-prior", "--repetitions", "1", "--store", str(tmp_path), "--results", str(path)]) == 0
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
     assert len(lines) == 2
+    with pytest.raises(SystemExit):
+        main(["sine-1-priors"])
     assert set(lines) <= set(RESULTS.read_text(encoding="utf-8").splitlines())
