@@ -10,7 +10,7 @@ from rich.table import Table
 
 from stream_app.errors import ArebaError, ConfigurationError
 from stream_app.terminal import Terminal
-from study.run.experiment import FOLDER, SEPARATE_GROUPS, choose, load_all, runs_of
+from study.run.experiment import FOLDER, choose, load_all, runs_of
 
 INTERRUPTED_EXIT_CODE = 130
 """Exit status that shells report after Ctrl-C."""
@@ -60,16 +60,11 @@ def report(names: Sequence[str], store: Path, results: Path, experiments: Path |
     if missing:
         raise ConfigurationError(f"the report needs {', '.join(missing)}: pip install 'areba[study]'")
     from study.report.report import write_report  # noqa: PLC0415  (as above)
-    from study.report.rivals.pages import write_pages  # noqa: PLC0415  (as above)
 
     console = Terminal(stderr=True)
     chosen = choose(runs_of(load_all(experiments or FOLDER)), names or ["all"])
     command = shlex.join(["python", "-m", "study", "report", *names])
-    separate = [run for run in chosen if run.experiment.group in SEPARATE_GROUPS]
-    own = [run for run in chosen if run not in separate]
-    paths = [write_report(own, store, results, command, console)] if own else []
-    for path in [*paths, *write_pages(separate, store, results, console)]:
-        console.print(f"wrote {path}")
+    console.print(f"wrote {write_report(chosen, store, results, command, console)}")
     if compare is None:
         return 0
     from study.report.compare import compare_repetitions  # noqa: PLC0415  (as above)

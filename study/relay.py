@@ -1,8 +1,9 @@
-"""RELAY against AREBA_20 on 55 runs of the study: `python -m study.relay run`, then `python -m study.relay report`.
+"""RELAY against AREBA_20 on 55 runs of the study: `python -m study.relay` runs them and writes the figures.
 
-The runs are those of the study's own experiments, with two learners: AREBA_20 with the experiment's settings, and RELAY
-with its defaults. They have a store of their own, so that no result of the study changes. `relay.md` beside this file
-states the settings and claims, and was written before the first of these repetitions.
+`python -m study report` makes their page. The runs are those of the study's own experiments, with two learners:
+AREBA_20 with the experiment's settings, and RELAY with its defaults. They have a store of their own, so that no result
+of the study changes. `relay.md` beside this file states the settings and claims, and was written before the first of
+these repetitions.
 
 A run is won, tied or lost by a paired t-test over its repetitions with Holm's correction over all runs; the G-mean at
 the end and the average G-mean over all steps are separate families of tests.
@@ -11,7 +12,7 @@ the end and the average G-mean over all steps are separate families of tests.
 import argparse
 import csv
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,10 +70,12 @@ class Verdict(NamedTuple):
     result: str
 
 
-def runs(short: int = SHORT) -> Iterator[tuple[Run, int]]:
-    """Yield each run with two learners, and its repetitions, which are `short` for a short run."""
+def runs(short: int = SHORT, names: Sequence[str] = ()) -> Iterator[tuple[Run, int]]:
+    """Yield each run, or those of these names, with two learners, and its repetitions; a short run has `short`."""
     experiments = {experiment.name: experiment for experiment in load_all()}
     for name, repetitions in RUNS:
+        if names and name not in names:
+            continue
         experiment = experiments[name.removesuffix(".both")]
         yield (
             Run(two_learners(experiment), "both" if name.endswith(".both") else experiment.varies[0]),
@@ -86,34 +89,25 @@ def two_learners(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"methods": {"areba_20": areba, "relay": LearnerSettings(method="relay")}})
 
 
-def run_missing(store: Path, short: int) -> None:
-    """Run what is missing in the store, in this process; `short` is the number of repetitions of the short runs."""
-    from study.run.runs import repeat  # noqa: PLC0415  (Torch and Numba take seconds)
-    from study.run.store import Store, engine_version  # noqa: PLC0415
-
-    finished = Store(store, engine_version())
-    for run, repetitions in runs(short):
-        for number in sorted(set(range(repetitions)) - set(finished.finished(run))):
-            finished.put(run, number, repeat(run, number))
-        say(f"{run.name}: {repetitions}")
-
-
-def scores_of(store: Path, short: int) -> dict[str, Score]:
-    """Return the figures of all finished repetitions, float64 `[repetitions, 2]`, by run."""
-    from study.report.scores import curves_of  # noqa: PLC0415  (as above)
+def run_missing(asked: Iterable[tuple[Run, int]], store: Path) -> dict[str, Score]:
+    """Run what is missing in the store, and return the figures, float64 `[repetitions, 2]`, by run."""
+    from study.report.scores import curves_of  # noqa: PLC0415  (Torch and Numba take seconds)
+    from study.run.runs import repeat  # noqa: PLC0415
     from study.run.store import Store, engine_version  # noqa: PLC0415
 
     finished, scores = Store(store, engine_version()), {}
-    for run, repetitions in runs(short):
+    for run, repetitions in asked:
         rows = []
-        for number in finished.finished(run)[:repetitions]:
+        for number in range(repetitions):
+            if number not in finished.finished(run):
+                finished.put(run, number, repeat(run, number))
             stored = finished.get(run, number)
             resets = run.experiment.stream.resets(len(stored.labels))
             curves = [curves_of(own, stored.labels, resets, run.experiment.fading).gmean for own in stored.classes]
             rows.append([(curve[-1], curve.mean()) for curve in curves])
-        if rows:
-            table = np.array(rows)
-            scores[run.name] = Score(table[:, :, 0], table[:, :, 1])
+        figures = np.array(rows)
+        scores[run.name] = Score(figures[:, :, 0], figures[:, :, 1])
+        say(f"{run.name}: {repetitions}")
     return scores
 
 
@@ -139,7 +133,7 @@ def verdicts(figures: Sequence[NDArray[np.float64]], alpha: float = 0.05) -> lis
     return found
 
 
-def write_results(scores: dict[str, Score], path: Path, learners: Sequence[str] = LEARNERS) -> None:
+def write_results(scores: Mapping[str, Score], path: Path, learners: Sequence[str] = LEARNERS) -> None:
     """Write the figures of each repetition as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -162,7 +156,13 @@ def read_results(path: Path) -> dict[str, Score]:
     return {name: Score(array[:, :, 0], array[:, :, 1]) for name, array in arrays.items()}
 
 
-def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
+def learners_of(path: Path) -> list[str]:
+    """Return the learners of a file that `write_results` wrote, in the order of its figures."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(dict.fromkeys(row["learner"] for row in csv.DictReader(file)))
+
+
+def table(scores: Mapping[str, Score], other: str = "AREBA_20") -> str:
     """Return a Markdown table of all runs, and a line of counts for each figure; `other` is the first learner."""
     lines = [
         f"| run (repetitions) | {other}: end, average | RELAY: end, average | end | average |",
@@ -172,7 +172,7 @@ def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
     averages = verdicts([score.average for score in scores.values()])
     for (name, score), end, average in zip(scores.items(), ends, averages, strict=True):
         pairs = [f"{end.means[k]:.3f}, {average.means[k]:.3f}" for k in range(2)]
-        results = [f"{one.result} ({_p(one.p_value)})" for one in (end, average)]
+        results = [f"{one.result} ({p_text(one.p_value)})" for one in (end, average)]
         lines.append(f"| {name} ({len(score.final)}) | {pairs[0]} | {pairs[1]} | {results[0]} | {results[1]} |")
     lines.append("")
     for title, found in (("At the end", ends), ("On average", averages)):
@@ -185,26 +185,24 @@ def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """Return a p-value as text."""
     return "p < .001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m study.relay", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("command", choices=("run", "report"))
+    parser = argparse.ArgumentParser(prog="python -m study.relay", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="runs; by default all")
     parser.add_argument("--repetitions", type=int, default=SHORT, help="repetitions of the short runs")
     parser.add_argument("--store", type=Path, default=STORE, help="folder of finished repetitions")
-    parser.add_argument("--committed", action="store_true", help="report the committed figures, not those of the store")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the figures")
     given = parser.parse_args(arguments)
-    if given.command == "run":
-        run_missing(given.store, given.repetitions)
-        return 0
-    scores = read_results(RESULTS) if given.committed else scores_of(given.store, given.repetitions)
-    if not given.committed:
-        write_results(scores, RESULTS)
-    for line in table(scores).splitlines():
-        say(line)
+    if unknown := set(given.names) - {name for name, _ in RUNS}:
+        parser.error(f"no such run: {', '.join(sorted(unknown))}")
+    scores = run_missing(runs(given.repetitions, given.names), given.store)
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    write_results(scores, given.results)
     return 0
 
 

@@ -1,38 +1,49 @@
 """Compare results with other results, repetition by repetition: does a fresh clone find what is committed?"""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 MAX_LINES = 20
 """Differences that are printed; further differences are only counted."""
 
+FILES: Mapping[str, int] = {"repetitions.csv": 5, "relay.csv": 3}
+"""Files with a row for each repetition, and how many of their first columns name it."""
+
 Key = tuple[str, ...]
 
 
-def _rows(folder: Path) -> dict[Key, Key]:
-    """Return figures by experiment, learner, budget, repetition and step, as text."""
-    with (folder / "repetitions.csv").open(encoding="utf-8", newline="") as file:
+def _rows(path: Path, names: int) -> dict[Key, Key]:
+    """Return the figures by the columns that name a repetition, as text."""
+    with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
-    return {tuple(row[:5]): tuple(row[5:]) for row in rows}
+    return {(path.name, *row[:names]): tuple(row[names:]) for row in rows}
 
 
 def compare_repetitions(new: Path, old: Path) -> tuple[list[str], bool]:
-    """Return a line for each difference, and whether both are equal.
+    """Return a line for each difference, and whether all repetitions of the new results equal the old ones.
 
     Args:
         new: A folder of results.
-        old: The folder of the expected results; only repetitions that are in both folders are compared.
+        old: The folder of the expected results; a repetition that is not there is a difference.
     """
-    found, expected = _rows(new), _rows(old)
-    common = [key for key in found if key in expected]
-    different = [key for key in common if found[key] != expected[key]]
+    found: dict[Key, Key] = {}
+    expected: dict[Key, Key] = {}
+    for name, names in FILES.items():
+        if (new / name).exists():
+            found |= _rows(new / name, names)
+            expected |= _rows(old / name, names) if (old / name).exists() else {}
+    different = [key for key in found if found[key] != expected.get(key)]
     lines = [
-        f"{experiment}, {learner}{f' B={budget}' if budget else ''}, repetition {repetition}:"
-        f" {', '.join(found[experiment, learner, budget, repetition, step])}, committed"
-        f" {', '.join(expected[experiment, learner, budget, repetition, step])}"
-        for experiment, learner, budget, repetition, step in different[:MAX_LINES]
+        f"{' '.join(part for part in key if part)}: {', '.join(found[key])}; committed:"
+        f" {', '.join(expected[key]) if key in expected else 'nothing'}"
+        for key in different[:MAX_LINES]
     ]
     if len(different) > MAX_LINES:
         lines.append(f"and {len(different) - MAX_LINES} more")
-    lines.append(f"{len(common) - len(different)} of {len(common)} figures of repetitions equal the committed ones")
-    return lines, bool(common) and not different
+    experiments = len({key[:2] for key in found})
+    lines.append(
+        f"{len(found) - len(different)} of {len(found)} repetitions of a method, in {experiments} experiments, equal"
+        " the committed ones"
+    )
+    return lines, bool(found) and not different

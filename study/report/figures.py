@@ -13,11 +13,14 @@ from study.report.drawing.colours import GREY, GRID, INK
 from study.report.drawing.curves import METRIC_NAMES, CurvePanel
 from study.report.drawing.ends import FONT, dress_text
 from study.report.drawing.levels import LevelPanel
-from study.report.drawing.rows import BarPanel, DotPanel, PairPanel
+from study.report.drawing.rows import BarPanel, DotPanel, NamedDotPanel
 
-__all__ = ["METRIC_NAMES", "BarPanel", "CurvePanel", "DotPanel", "LevelPanel", "PairPanel", "Panel", "draw"]
+__all__ = ["METRIC_NAMES", "BarPanel", "CurvePanel", "DotPanel", "LevelPanel", "NamedDotPanel", "Panel", "draw"]
 
-Panel = CurvePanel | LevelPanel | DotPanel | BarPanel | PairPanel
+Panel = CurvePanel | LevelPanel | DotPanel | BarPanel | NamedDotPanel
+
+NAMED = (DotPanel, BarPanel, NamedDotPanel)
+"""Panels with a named row for each learner or stream."""
 
 PANEL_INCHES = (3.3, 2.2)
 """Size of a panel's axes, without labels."""
@@ -48,12 +51,11 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str, note: str = ""
         width_inches: Width of a panel's axes; 0: `PANEL_INCHES`.
     """
     across, down = max(len(row) for row in rows), len(rows)
-    named = isinstance(rows[0][0], DotPanel | BarPanel | PairPanel)
     wide, high = width_inches or PANEL_INCHES[0], PANEL_INCHES[1]
-    if named:
-        high = max(high, 0.21 * max(_rows_of(panel) for row in rows for panel in row))
+    heights = [panel.height_inches for row in rows for panel in row if isinstance(panel, NAMED)]
+    named, high = bool(heights), max([high, *heights])
     left, right = (NAMES_INCHES, 0.25) if named else (AXIS_INCHES, ENDS_INCHES)
-    if named and isinstance(rows[0][0], PairPanel):
+    if named and isinstance(rows[0][0], NamedDotPanel):
         left *= 1.9
     between = left + right if named else right + 0.35
     size = (
@@ -85,14 +87,6 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str, note: str = ""
         figure.text(inset / size[0], 1 - 0.31 / size[1], note, color=GREY, va="top", size=8, family=FONT)
     _write(figure, path)
     return path
-
-
-def _rows_of(panel: Panel) -> int:
-    match panel:
-        case DotPanel(dots=rows) | BarPanel(counts=rows) | PairPanel(pairs=rows):
-            return len(rows)
-        case _:
-            return 0
 
 
 def _write(figure: Figure, path: Path) -> None:

@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from study.report.beyond import duels
 from study.report.claims.intervals import Verdict
-from study.report.figures import BarPanel, CurvePanel, PairPanel, Panel
+from study.report.figures import BarPanel, CurvePanel, Panel
 from study.report.page import CONCEPTS, DRIFTS, Context
-from study.report.parts import labels
+from study.report.parts import labels, river
 from study.report.parts.recovery import reached
 from study.report.parts.statements import counts
 from study.report.sections import real_figure, table_counts
@@ -67,8 +66,8 @@ def _leads(context: Context) -> list[str]:
             f"**AREBA_20 is best in {bars[AREBA][0]} and tied with the best in {bars[AREBA][1]} of {total} experiments"
             f" on synthetic streams**; QBR_20, its predecessor, is best in {found[QBR]['best']} and tied in"
             f" {found[QBR]['tied']}. *Best* is the highest mean, significantly above every other method; *tied* is not"
-            f" significantly below the highest mean (by tests without sphericity: {sound[AREBA]['best']} and"
-            f" {sound[AREBA]['tied']}; {sound[QBR]['best']} and {sound[QBR]['tied']})."
+            f" significantly below the highest mean (Friedman's and Wilcoxon's tests, which assume less, find"
+            f" {sound[AREBA]['best']} and {sound[AREBA]['tied']}; {sound[QBR]['best']} and {sound[QBR]['tied']})."
             if QBR in found
             else f"**AREBA_20 is best in {bars[AREBA][0]} and tied with the best in {bars[AREBA][1]} of {total}"
             " experiments on synthetic streams.**"
@@ -85,14 +84,16 @@ def _drift(context: Context) -> list[str]:
     said = []
     for kind in DRIFTS:
         streams = context.some(f"{concept}-1-{kind}" for concept in CONCEPTS)
-        said.append(f"{reached(streams)} ({kind} drift)")
+        said.append(f"{kind} drift, {reached(streams)}")
     panels: list[Panel] = [
         CurvePanel(f"{summary.run.experiment.stream.drift} drift", summary, show_level=True) for summary in own
     ]
     return [
         (
-            f"**After a drift, AREBA_20 reaches {RECOVERED_SHARE:.0%} of what the best method had before**"
-            f" {'; '.join(said)}: on Sine, Circle and Sea with 1 % positive examples."
+            f"**After a drift, AREBA_20 reaches {RECOVERED_SHARE:.0%} of the G-mean that the best method had before"
+            f" it**: {'; '.join(said)} (Sine, Circle and Sea with 1 % positive examples). A prior drift changes how"
+            " frequent a class is, a likelihood drift where its examples lie, and a posterior drift which class a"
+            " region has."
         ),
         "",
         *context.figure(
@@ -169,19 +170,17 @@ def _labels(context: Context) -> list[str]:
 
 
 def _river(context: Context) -> list[str]:
-    found = duels(context)
+    found = river.rivalries(context)
     if not found:
         return []
-    verdicts = Counter(duel.verdict for duel in found)
-    wins = "; ".join(duel.summary.run.experiment.title for duel in found if duel.verdict == "River wins")
-    pairs = {duel.summary.run.experiment.title: (duel.ours, duel.theirs) for duel in found}
-    panels: list[list[Panel]] = [[PairPanel("", pairs, "G-mean at the end")]]
+    panels: list[list[Panel]] = [[river.panel(found)]]
+    tuned = ", [each method tuned](tuning.md)" if (context.folder / "tuning.md").exists() else ""
     return [
         (
-            f"**Against River's methods, the best of River's wins {verdicts['River wins']} of {len(found)} streams, the"
-            f" best of ours {verdicts['ours wins']}, and {verdicts['no significant difference']} do not differ"
-            f" significantly**{f': River wins on {wins}' if wins else ''} ([all methods](river.md))."
+            f"**{river.sentence(found)}**: by the average G-mean over the stream, with River's own settings"
+            f" ([all methods](river.md){tuned}). RELAY is a method of this project"
+            " ([RELAY and AREBA_20 on 55 runs](relay.md))."
         ),
         "",
-        *context.figure("duels", "The best of our methods and the best of River's", panels, width_inches=WIDE_INCHES),
+        *context.figure("duels", "The best of River's methods, AREBA_20 and RELAY", panels, width_inches=WIDE_INCHES),
     ]

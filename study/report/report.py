@@ -1,6 +1,6 @@
 """The report: one page with five figures, pages with the details, and CSV files that contain all figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from study.report import beyond, differences, sections
 from study.report.claims.check import check
 from study.report.front import front
 from study.report.page import Context
-from study.report.parts import labels, rankings, recovery
+from study.report.parts import labels, rankings, recovery, river
 from study.report.parts import statements as claims
 from study.report.parts.method import method
 from study.report.parts.statements import ORDER
+from study.report.rivals.pages import write_pages
 from study.report.summary import RunSummary, gmeans_of, summarise
 from study.report.tables import write_final, write_repetitions, write_rows
-from study.run.experiment import Run
+from study.run.experiment import SEPARATE_GROUPS, Run
 from study.run.store import Store, engine_version
 from study.statistics import fisher, friedman
 
@@ -40,7 +41,7 @@ PAGES: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
     ),
     ("labels", "Labels that come late, or not at all", (labels.latency, labels.shares, labels.checked)),
     ("scale", "Long, wide and rare", (beyond.scale,)),
-    ("river", "River's methods", (beyond.river, rankings.of_rivers)),
+    ("river", "River's methods", (river.river, rankings.of_rivers)),
     ("tests", "All tests", (sections.tests,)),
 )
 """Pages with the details: name of the file, title, and parts; a part whose experiments were not run is empty."""
@@ -65,7 +66,9 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
     store = Store(store_folder, engine)
     results.mkdir(parents=True, exist_ok=True)
     found = (summarise(run, store) for run in track(runs, "reading", console=console, transient=True))
-    summaries = [summary for summary in found if summary is not None]
+    every = [summary for summary in found if summary is not None]
+    write_repetitions(every, results / "repetitions.csv")
+    summaries = [summary for summary in every if summary.run.experiment.group not in SEPARATE_GROUPS]
     context = Context(
         summaries={summary.run.name: summary for summary in summaries},
         fisher={},
@@ -83,18 +86,18 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
 
     context.claims.extend(check(statements(), context.summaries, curves))
     write_final(summaries, results / "final.csv")
-    write_repetitions(summaries, results / "repetitions.csv")
     _write_tests(context)
     _write_claims(context)
     _write_recoveries(context)
     last: tuple[Part, ...] = (partial(method, engine=engine, command=command),)
     pages = (*PAGES, ("method", "How the study is run and scored", last))
-    written = []
+    written = {}
     for name, title, parts in track(pages, "writing", console=console, transient=True):
         lines = [line for part in parts for line in part(context)]
         if lines:
             _write_page(results / f"{name}.md", [f"# {title}", "", "[The report](report.md)", "", *lines])
-            written.append(f"[{title}]({name}.md)")
+            written[name] = title
+    written |= write_pages({summary.run.name: summary for summary in every}, results)
     path = results / "report.md"
     _write_page(path, [*INTRODUCTION, *front(context), *_links(written)])
     return path
@@ -119,9 +122,10 @@ def _write_page(path: Path, lines: Sequence[str]) -> None:
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
-def _links(written: Sequence[str]) -> list[str]:
+def _links(written: Mapping[str, str]) -> list[str]:
+    pages = ", ".join(f"[{title}]({name}.md)" for name, title in written.items())
     files = "; ".join(f"[{name}]({name}): {text}" for name, text in FILES.items())
-    return ["## More", "", f"Details: {', '.join(written)}.", "", f"All figures: {files}."]
+    return ["## More", "", f"Details: {pages}.", "", f"All figures: {files}."]
 
 
 def _write_tests(context: Context) -> None:

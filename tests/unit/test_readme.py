@@ -76,6 +76,8 @@ def test_its_numbers_are_those_that_were_measured() -> None:
     report = (ROOT / "study" / "results" / "report.md").read_text(encoding="utf-8")
     best, tied, of = re.findall(r"AREBA_20 is best in (\d+) and tied with the best in (\d+) of (\d+)", report)[0]
     assert f"AREBA is best in {best} and tied with the best in {tied} of {of} experiments" in README
+    (against_river,) = re.findall(r"\*\*(AREBA_20 is better than the best of River's methods .*?)\*\*", report)
+    assert against_river in " ".join(README.split())
 
 
 def test_links_lead_somewhere() -> None:

@@ -6,7 +6,7 @@ from stream_app.monitor.colours import METHOD_COLOURS
 from study.report.rivals.colours import rivals_colour
 
 INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
-DRIFT_COLOUR = "#9e1b5c"
+DRIFT_COLOUR = "#222222"
 
 COLOURS: Mapping[str, str] = {
     "areba_20": METHOD_COLOURS["areba"],
@@ -19,6 +19,7 @@ COLOURS: Mapping[str, str] = {
     "adaptive_cs": METHOD_COLOURS["adaptive_cs"],
     "sliding": METHOD_COLOURS["sliding"],
     "baseline": METHOD_COLOURS["baseline"],
+    "relay": METHOD_COLOURS["relay"],
     "B = 2": "#6baed6",
     "B = 20": METHOD_COLOURS["areba"],
     "B = 50": "#1b9e9e",

@@ -18,7 +18,7 @@ class LevelPanel:
     Attributes:
         title: The title above the panel.
         levels: Names of the levels, from left to right.
-        values: By learner, one mean for each level.
+        values: By learner, one mean for each level; NaN: not run there. Its name is beside its last one.
         errors: By learner, the standard errors, `[levels]`.
         x_label: Label of the axis of the levels.
         y_label: Label of the axis of the figure.
@@ -52,4 +52,6 @@ class LevelPanel:
         axis.set_xticks(places, self.levels)
         axis.set_xlim(-0.15, len(self.levels) - 0.95)
         unit_axis(axis)
-        label_ends(axis, {name: values[-1] for name, values in self.values.items()})
+        label_ends(
+            axis, {name: [value for value in values if np.isfinite(value)][-1] for name, values in self.values.items()}
+        )

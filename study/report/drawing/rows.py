@@ -1,4 +1,4 @@
-"""Panels with a named row for each method or stream: dots with intervals, bars of counts, and pairs."""
+"""Panels with a named row for each method or stream: dots with intervals, bars of counts, and named dots."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,8 @@ from study.report.drawing.colours import GREY, INK, colour_of
 from study.report.drawing.ends import FONT, LABEL_POINTS
 
 MARKERS = ("o", "s", "^")
+
+ROW_INCHES = 0.21
 
 BEYOND_SHARE = 1.25
 """Figures that lie beyond the end of the axis are drawn here, as a multiple of the end."""
@@ -56,6 +58,11 @@ class DotPanel:
     end: float
     y_label: str = ""
 
+    @property
+    def height_inches(self) -> float:
+        """The height of all rows."""
+        return len(self.dots) * ROW_INCHES
+
     def draw(self, axis: Axes) -> None:
         """Draw the dots and name the rows."""
         for row, (name, own) in enumerate(self.dots.items()):
@@ -96,15 +103,22 @@ class BarPanel:
     x_label: str
     y_label: str = ""
 
+    @property
+    def height_inches(self) -> float:
+        """The height of all rows."""
+        return len(self.counts) * ROW_INCHES
+
     def draw(self, axis: Axes) -> None:
         """Draw the bars with their counts."""
         shades = (1.0, 0.4, 0.08)
+        unnamed = set(range(len(self.parts)))
         for row, (name, counts) in enumerate(self.counts.items()):
             left = 0
             for number, count in enumerate(counts):
                 axis.barh([row], [count], left=left, height=0.72, color=colour_of(name), alpha=shades[number])
                 if count:
-                    text = f"{count} {self.parts[number]}" if row == 0 else str(count)
+                    text = f"{count} {self.parts[number]}" if number in unnamed else str(count)
+                    unnamed.discard(number)
                     ink = "white" if number == 0 else INK
                     axis.text(
                         left + count / 2.0, row, text, ha="center", va="center", fontsize=7, color=ink, fontfamily=FONT
@@ -116,40 +130,60 @@ class BarPanel:
 
 
 @dataclass(frozen=True, slots=True)
-class PairPanel:
-    """A row for each stream with two named figures, joined by a line.
+class NamedDotPanel:
+    """A row for each stream with a dot for each of two or three learners, joined by a line.
 
     Attributes:
         title: The title above the panel.
-        pairs: By stream, the two learners and their figures.
+        rows: By stream, the learners and their figures.
         x_label: Label of the axis.
+        hollow: Streams whose dots are hollow.
+        only_first: Whether only the first row has the names and figures of its learners; else all rows have them.
+        limits: Limits of the axis; None: from the figures.
     """
 
     title: str
-    pairs: Mapping[str, Sequence[tuple[str, float]]]
+    rows: Mapping[str, Sequence[tuple[str, float]]]
     x_label: str
+    hollow: frozenset[str] = frozenset()
+    only_first: bool = False
+    limits: tuple[float, float] | None = None
     y_label: str = ""
 
+    @property
+    def height_inches(self) -> float:
+        """The height of all rows; a name above the middle one of three dots needs more of it."""
+        return len(self.rows) * (0.165 if self.only_first else 0.36)
+
     def draw(self, axis: Axes) -> None:
-        """Draw the figures with the names of their learners beside them."""
-        for row, pair in enumerate(self.pairs.values()):
-            ordered = sorted(pair, key=lambda one: one[1])
-            axis.plot([one[1] for one in ordered], [row, row], color="#c8c8c8", linewidth=2, zorder=1)
-            for (name, value), (align, shift) in zip(ordered, (("right", -6), ("left", 6)), strict=True):
-                axis.plot([value], [row], marker="o", markersize=6, color=colour_of(name))
-                axis.annotate(
-                    f"{name} {value:.2f}",
-                    (value, row),
-                    xytext=(shift, 0),
-                    textcoords="offset points",
-                    ha=align,
-                    va="center",
-                    fontsize=LABEL_POINTS,
-                    fontfamily=FONT,
-                    color=colour_of(name),
-                )
-        values = np.array([value for pair in self.pairs.values() for _, value in pair])
-        low = math.floor(10 * values.min()) / 10
-        axis.set_xlim(low - 0.2, 1.2)
-        axis.set_xticks(np.arange(low, 1.01, 0.1))
-        _name_rows(axis, list(self.pairs), coloured=False)
+        """Draw the dots, and the names of their learners beside them."""
+        for row, (stream, dots) in enumerate(self.rows.items()):
+            ordered = sorted(dots, key=lambda dot: dot[1])
+            axis.plot([dot[1] for dot in ordered], [row] * len(ordered), color="#c8c8c8", linewidth=2, zorder=1)
+            for place, (name, value) in enumerate(ordered):
+                fill = "white" if stream in self.hollow else colour_of(name)
+                axis.plot([value], [row], marker="o", markersize=5, color=colour_of(name), markerfacecolor=fill)
+                if row == 0 or not self.only_first:
+                    _name_dot(axis, f"{name} {value:.2f}", (value, row), place, len(ordered) - 1)
+        values = np.array([value for dots in self.rows.values() for _, value in dots])
+        low, high = self.limits or (math.floor(10 * values.min()) / 10 - 0.2, 1.2)
+        axis.set_xlim(low, high)
+        axis.set_xticks(np.arange(math.ceil(10 * low + (0 if self.limits else 2)) / 10, min(high, 1.0) + 0.01, 0.1))
+        axis.grid(visible=True, axis="x", color="#eeeeee", linewidth=0.8)
+        _name_rows(axis, list(self.rows), coloured=False)
+
+
+def _name_dot(axis: Axes, text: str, dot: tuple[float, float], place: int, last: int) -> None:
+    """Write a text to the left of the first dot of a row, to the right of the last, above all others."""
+    shift, align = {0: ((-6, 0), "right"), last: ((6, 0), "left")}.get(place, ((0, 8), "center"))
+    axis.annotate(
+        text,
+        dot,
+        xytext=shift,
+        textcoords="offset points",
+        ha=align,
+        va="center",
+        fontsize=LABEL_POINTS,
+        fontfamily=FONT,
+        color=colour_of(text.partition(" ")[0]),
+    )

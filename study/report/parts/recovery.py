@@ -109,5 +109,5 @@ def reached(summaries: Sequence[RunSummary]) -> str:
     missed = len(summaries) - len(steps)
     if not steps:
         return f"in none of {len(summaries)} streams"
-    text = f"after {min(steps):,} to {max(steps):,} examples"
+    text = f"after {' to '.join(dict.fromkeys(f'{step:,}' for step in (min(steps), max(steps))))} examples"
     return text + (f", and not at all in {missed} of {len(summaries)} streams" if missed else "")

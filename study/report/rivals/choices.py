@@ -22,7 +22,7 @@ PAPER_RATES = {"sine": "0.01", "sine-posterior": "0.01", "cervical": "0.1", "cre
 """The learning rates of the paper; it does not scale features online."""
 
 ALONE = "alone"
-"""A River model without a sampler and with River's settings."""
+"""A River model without a sampler and with River's settings, or RELAY with its defaults."""
 
 UNTUNED_LOGISTIC = "over"
 """River's logistic regression has always been run in a sampler; the study had it oversampled."""
@@ -73,6 +73,11 @@ class Choice:
         """Whether the method is one of River's."""
         return self.method.startswith("river_")
 
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether the method is one of the paper's."""
+        return not self.is_rivers and self.method != "relay"
+
 
 def choices(summaries: Mapping[str, RunSummary]) -> list[Choice]:
     """Return a choice for each stream and each method that was run on the stream and on its prefix."""
@@ -118,7 +123,7 @@ def _ours(rate: str, scaler: str) -> str:
 def _untuned(stream: str, method: str) -> str:
     if method == "river_lr":
         return UNTUNED_LOGISTIC
-    return ALONE if method.startswith("river_") else _ours(PAPER_RATES[stream], "none")
+    return ALONE if method == "relay" or method.startswith("river_") else _ours(PAPER_RATES[stream], "none")
 
 
 def _setting(name: str, learner: LearnerSummary) -> Setting:

@@ -1,27 +1,28 @@
 """Write the pages of the runs that have pages of their own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from rich.progress import track
-
-from stream_app.terminal import Terminal
+from study.report.rivals.relay import write_relay
 from study.report.rivals.tuning import write_tuning
 from study.report.rivals.yardstick import write_yardstick
-from study.report.summary import summarise
-from study.run.experiment import Run
-from study.run.store import Store, engine_version
+from study.report.summary import RunSummary
+
+MEASURED = Path(__file__).parents[2] / "results"
+"""The committed results: figures that other programs of the study wrote are read from here."""
 
 
-def write_pages(runs: Sequence[Run], store_folder: Path, results: Path, console: Terminal) -> list[Path]:
-    """Write the pages of these runs, as far as they are finished, and return their paths.
+def write_pages(summaries: Mapping[str, RunSummary], results: Path, measured: Path = MEASURED) -> dict[str, str]:
+    """Write the pages for which there are figures, and return their titles by name.
 
-    Raises:
-        StateError: A stored repetition is damaged.
+    Args:
+        summaries: All runs with a finished repetition, by name.
+        results: The folder of the pages.
+        measured: The folder with the figures of `study.relay`, `study.relay_unseen` and `study.moa`.
     """
-    store = Store(store_folder, engine_version())
-    results.mkdir(parents=True, exist_ok=True)
-    found = (summarise(run, store) for run in track(runs, "reading", console=console, transient=True))
-    summaries = {summary.run.name: summary for summary in found if summary is not None}
-    pages = (write_tuning(summaries, results), write_yardstick(summaries, results))
-    return [page for page in pages if page is not None]
+    pages = {
+        "tuning": ("Each method tuned on a prefix", write_tuning(summaries, results)),
+        "yardstick": ("The survey's generators", write_yardstick(summaries, results, measured)),
+        "relay": ("RELAY, a method of this project", write_relay(results, measured)),
+    }
+    return {name: title for name, (title, written) in pages.items() if written}

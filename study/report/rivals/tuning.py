@@ -21,16 +21,15 @@ COLUMNS = ("stream", "method", "kind", "setting", "repetitions", "average", "ave
 KINDS = ("untuned", "tuned", "hindsight")
 
 
-def write_tuning(summaries: Mapping[str, RunSummary], results: Path) -> Path | None:
-    """Write `tuning.md`, `tuning.csv` and `tuning.png`, and return the page's path; None if nothing was run."""
+def write_tuning(summaries: Mapping[str, RunSummary], results: Path) -> bool:
+    """Write `tuning.md`, `tuning.csv` and `tuning.png`; return False if nothing was run."""
     found = choices(summaries)
     if not found:
-        return None
+        return False
     _write_rows(found, results / "tuning.csv")
     draw(_panels(found), results / "tuning.png", "Untuned and tuned on the first quarter of the stream")
-    path = results / "tuning.md"
-    path.write_text("\n".join(_page(found)).rstrip() + "\n", encoding="utf-8")
-    return path
+    (results / "tuning.md").write_text("\n".join(_page(found)).rstrip() + "\n", encoding="utf-8")
+    return True
 
 
 def _of(choice: Choice, kind: str) -> Setting:
@@ -52,7 +51,7 @@ def _write_rows(found: Sequence[Choice], path: Path) -> None:
 
 
 def _panels(found: Sequence[Choice]) -> list[list[Panel]]:
-    """Return a row of the paper's methods and a row of River's, with a panel for each stream."""
+    """Return a row of the paper's methods and RELAY, and a row of River's, with a panel for each stream."""
     rows: list[list[Panel]] = []
     for rivers in (False, True):
         row: list[Panel] = []
@@ -82,6 +81,8 @@ def _page(found: Sequence[Choice]) -> list[str]:
     lines = [
         "# Each method tuned on a prefix",
         "",
+        "[The report](report.md)",
+        "",
         (
             "Every method of the paper is run with five learning rates (0.1, 0.03, 0.01, 0.003, 0.001), each with"
             " features as prepared and with features standardised online (`scaler: standard`). A method gets the"
@@ -95,7 +96,8 @@ def _page(found: Sequence[Choice]) -> list[str]:
             "River's models are tuned on the same prefixes over their sampler (none, over, under) and over faster"
             " growth of the trees or other learning rates (`study/experiments/rivals*.yaml`); *untuned* is the model"
             " alone with River's settings, and the oversampled logistic regression. They have fewer repetitions,"
-            " because they are slow; tests use the repetitions that two methods share."
+            " because they are slow; tests use the repetitions that two methods share. RELAY, a method of this project,"
+            " has its defaults everywhere: there is nothing to tune."
         ),
         "",
         "![Average G-mean, untuned and tuned](tuning.png)",
@@ -126,8 +128,8 @@ def _stream(stream: str, own: Sequence[Choice]) -> list[str]:
         "",
         *markdown(("method", *KINDS, "at the end: untuned / tuned", "repetitions"), rows),
     ]
-    groups = {"the paper's methods": [one for one in own if not one.is_rivers]}
-    if any(one.is_rivers for one in own):
+    groups = {"the paper's methods": [one for one in own if one.is_the_papers]}
+    if len(groups["the paper's methods"]) < len(own):
         groups["all"] = list(own)
     for group, members in groups.items():
         lines += [

@@ -1,7 +1,7 @@
 """The page on the survey's generators: our methods, River's best and MOA's on the same examples."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,17 +39,22 @@ class Row:
     stream: str
     averages: Mapping[str, Doubles]
 
-    @property
-    def best(self) -> str:
-        """The method with the highest mean."""
-        return max(self.averages, key=lambda name: float(self.averages[name].mean()))
+    def best_of(self, methods: Iterable[str]) -> str:
+        """Return which of these methods has the highest mean."""
+        return max(methods, key=lambda name: float(self.averages[name].mean()))
 
 
-def write_yardstick(summaries: Mapping[str, RunSummary], results: Path) -> Path | None:
-    """Write `yardstick.md`, `.csv` and `.png`, and return the page's path; None if nothing was run."""
-    rows = rows_of(summaries, results / MOA_FILE)
+def write_yardstick(summaries: Mapping[str, RunSummary], results: Path, measured: Path) -> bool:
+    """Write `yardstick.md`, `.csv` and `.png`; return False if nothing was run.
+
+    Args:
+        summaries: All runs, by name.
+        results: The folder of the page.
+        measured: The folder with the figures of MOA's methods.
+    """
+    rows = rows_of(summaries, measured / MOA_FILE)
     if not rows:
-        return None
+        return False
     with (results / "yardstick.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("part", "stream", "method", "repetitions", "average", "average_sd"))
@@ -63,9 +68,8 @@ def write_yardstick(summaries: Mapping[str, RunSummary], results: Path) -> Path 
         results / "yardstick.png",
         "The survey's generators, 1 % positive",
     )
-    path = results / "yardstick.md"
-    path.write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
-    return path
+    (results / "yardstick.md").write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
+    return True
 
 
 def rows_of(summaries: Mapping[str, RunSummary], moa: Path) -> list[Row]:
@@ -137,9 +141,11 @@ def _page(rows: Sequence[Row]) -> list[str]:
         for row in rows
     ]
     everywhere = [method for method in methods if all(method in row.averages for row in rows)]
-    wins = {method: sum(row.best == method for row in rows) for method in methods}
+    wins = {method: sum(row.best_of(everywhere) == method for row in rows) for method in everywhere}
     return [
         "# The survey's generators",
+        "",
+        "[The report](report.md)",
         "",
         (
             "The binary generators of Aguiar, Krawczyk and Cano (*A survey on learning from imbalanced data streams*,"
@@ -152,9 +158,9 @@ def _page(rows: Sequence[Row]) -> list[str]:
         ),
         "",
         (
-            "Our methods have the paper's settings (learning rate 0.01), River's and MOA's have their own. `csarf`,"
-            " `rose` and `kue` are the survey's methods, compiled from its repository against MOA 2021.07.0 and run on"
-            " the same examples (`study/moa.py`)."
+            "The paper's methods have its settings (learning rate 0.01), RELAY its defaults, River's and MOA's their"
+            " own. `csarf`, `rose` and `kue` are the survey's methods, compiled from its repository against MOA"
+            " 2021.07.0 and run on the same examples (`study/moa.py`)."
         ),
         "",
         f"Repetitions: {repetitions}.",
@@ -162,11 +168,50 @@ def _page(rows: Sequence[Row]) -> list[str]:
         "![Average G-mean on the survey's generators](yardstick.png)",
         "",
         _ranks(rows, everywhere),
-        *([_ranks(rows, methods)] if len(everywhere) < len(methods) else []),
-        f"- Highest on: {', '.join(f'{method} {count}' for method, count in wins.items())} of {len(rows)} streams.",
+        f"- Highest of these on: {', '.join(f'{method} {count}' for method, count in wins.items())} streams.",
+        *(_ahead(rows, method) for method in methods if method not in everywhere),
         "",
-        *markdown(("part", "stream", *methods), table),
+        (
+            "Streams on which the method at the left is higher than the method above, of those on which both were run,"
+            " by the mean of the repetitions that both have:"
+        ),
+        "",
+        *markdown(("", *methods), _pairs(rows, methods)),
+        "Average G-mean (standard deviation); the highest of a stream is bold:",
+        "",
+        *markdown(("part", "stream", *methods), table, left=2),
     ]
+
+
+def higher(rows: Sequence[Row], one: str, other: str) -> tuple[int, int]:
+    """Return on how many streams a method is higher than another, and on how many both were run.
+
+    On each stream, the repetitions that both have are compared: these have the same data.
+    """
+    both = [row for row in rows if {one, other} <= row.averages.keys()]
+    wins = 0
+    for row in both:
+        count = min(len(row.averages[one]), len(row.averages[other]))
+        wins += int(row.averages[one][:count].mean() > row.averages[other][:count].mean())
+    return wins, len(both)
+
+
+def _ahead(rows: Sequence[Row], method: str) -> str:
+    """Return on which streams a method that was not run everywhere is higher than AREBA_20 and RELAY."""
+    own = [row for row in rows if method in row.averages]
+    said = []
+    for other in ("areba_20", "relay"):
+        ahead = [f"{row.part} {row.stream}" for row in own if higher([row], method, other)[0]]
+        said.append(f"than {other} on {', '.join(ahead) or 'no stream'}")
+    return f"- {method} was run on {len(own)} streams. It is higher {'; '.join(said)}."
+
+
+def _pairs(rows: Sequence[Row], methods: Sequence[str]) -> list[list[str]]:
+    lines = []
+    for one in methods:
+        counts = ["" if one == other else "{} of {}".format(*higher(rows, one, other)) for other in methods]
+        lines.append([one, *counts])
+    return lines
 
 
 def _text(row: Row, method: str) -> str:
@@ -174,4 +219,4 @@ def _text(row: Row, method: str) -> str:
         return ""
     mean, deviation, _ = mean_and_error(row.averages[method])
     text = f"{mean:.3f} ({deviation:.3f})" if len(row.averages[method]) > 1 else f"{mean:.3f}"
-    return f"**{text}**" if row.best == method else text
+    return f"**{text}**" if row.best_of(row.averages) == method else text

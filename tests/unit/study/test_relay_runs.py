@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from study.relay import LEARNERS, RESULTS, Score, read_results, runs, verdicts, write_results
+from study.relay import LEARNERS, RESULTS, RUNS, Score, learners_of, main, read_results, runs, verdicts, write_results
 
 
 def test_the_registered_runs_are_all_there() -> None:
@@ -35,3 +35,62 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     found = read_results(tmp_path / "relay.csv")["sine"]
     assert np.array_equal(found.final, score.final)
     assert np.array_equal(found.average, score.average)
+    assert learners_of(tmp_path / "relay.csv") == list(LEARNERS)
+
+
+def _scores(gain: float, less: tuple[str, ...] = (), repetitions: int = 20) -> dict[str, Score]:
+    """Return figures of all runs: RELAY is better by `gain`, and worse by as much on the runs in `less`."""
+    noise = 0.01 * np.random.default_rng(0).normal(size=(repetitions, 2))
+    found = {}
+    for name, _ in RUNS:
+        figures = 0.5 + noise + [0.0, -gain if name in less else gain]
+        found[name] = Score(figures, figures)
+    return found
+
+
+def test_claims_fail_when_the_figures_do() -> None:
+    """A page whose claims hold whatever the figures are would be an advertisement."""
+    pytest.importorskip("scipy")
+    from study.report.rivals.relay import claims, registered  # noqa: PLC0415  (matplotlib takes a second)
+
+    unseen = {f"kind {number}": Score(np.array([[0.5, 0.6]]), np.array([[0.5, 0.6]])) for number in range(6)}
+    assert [holds for _, _, holds in claims(_scores(0.2), unseen)] == [True] * 6
+    lost = tuple(name for name, _ in RUNS if name.startswith(("sine", "real")))
+    found = claims(_scores(0.2, lost), unseen)
+    assert {count for _, count, _ in found[:3]} == {str(55 - len(lost))}
+    assert [holds for _, _, holds in found] == [False, 55 - len(lost) >= 30, False, False, False, True]
+    assert not claims(_scores(0.2), {name: Score(one.final[:, ::-1], one.average) for name, one in unseen.items()})[5][
+        2
+    ]
+    assert {len(score.final) for score in registered(_scores(0.2, repetitions=50)).values()} == {20, 5, 3}
+
+
+def test_the_page_has_every_run_and_its_losses(tmp_path: Path) -> None:
+    """A reader must find each run that RELAY loses, and each further repetition beside the registered ones."""
+    pytest.importorskip("scipy")
+    from study.report.rivals.relay import write_relay  # noqa: PLC0415  (matplotlib takes a second)
+
+    assert not write_relay(tmp_path, tmp_path)
+    write_results(_scores(0.2, ("share-1",), 30), tmp_path / "relay.csv")
+    unseen = {f"kind-{number}": Score(np.full((2, 3), 0.5), np.full((2, 3), 0.5)) for number in range(6)}
+    write_results(unseen, tmp_path / "relay_unseen.csv", ("areba_20", "relay", "relay_alone"))
+    assert write_relay(tmp_path, tmp_path)
+    text = (tmp_path / "relay.md").read_text(encoding="utf-8")
+    assert sum(f"| {name} (30) |" in text for name, _ in RUNS) == 55
+    assert "higher at the end on share-1 (" in text
+    assert "RELAY without a challenger: end, average" in text
+    assert "| claim | registered repetitions | all repetitions |" in text
+    assert (tmp_path / "relay.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_run_gives_the_committed_figures(tmp_path: Path) -> None:
+    """The page's figures are those of the program that is committed beside them."""
+    pytest.importorskip("scipy")
+    path = tmp_path / "relay.csv"
+    assert main(["sine-1-prior", "--repetitions", "1", "--store", str(tmp_path), "--results", str(path)]) == 0
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    assert len(lines) == 2
+    with pytest.raises(SystemExit):
+        main(["sine-1-priors"])
+    assert set(lines) <= set(RESULTS.read_text(encoding="utf-8").splitlines())

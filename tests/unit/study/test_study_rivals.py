@@ -11,10 +11,11 @@ pytest.importorskip("statsmodels", reason="the optional extra `study` is not ins
 
 from producers.datasets.base import DataSet
 from stream_app.errors import ArebaError, ConfigurationError
-from stream_app.terminal import Terminal
 from study.moa import read_predictions, write_arff
 from study.report.rivals.colours import MOA_COLOURS, RIVER_COLOURS, rivals_colour
 from study.report.rivals.pages import write_pages
+from study.report.rivals.yardstick import Row, higher
+from study.report.summary import RunSummary, summarise
 from study.run.experiment import SEPARATE_GROUPS, Run, load_all, parse, runs_of
 from study.run.grid import expanded
 from study.run.runs import Repetition, repeat
@@ -82,8 +83,11 @@ def test_rivers_models_run_in_its_samplers(model: str, sampling: str) -> None:
     assert 0 <= repetition.classes.min() <= repetition.classes.max() <= 1
 
 
-def _grid_run(name: str, wrong: float, store: Store, seed: int) -> Run:
-    methods = {"areba_20": {"method": "areba", "budget": 20}, "baseline": None}
+OURS: dict[str, Any] = {"areba_20": {"method": "areba", "budget": 20}, "baseline": None}
+RIVALS: dict[str, Any] = {"relay": None, "river_lr_over": {"method": "study.river_models:OversampledLogistic"}}
+
+
+def _grid_run(name: str, wrong: float, store: Store, seed: int, methods: dict[str, Any] = OURS) -> Run:
     stream = {"source": "sine", "length": LENGTH, "imbalance": 10}
     run = runs_of([parse({"name": name, "title": name, "group": "tuning", "stream": stream, "methods": methods}, "")])[
         0
@@ -96,6 +100,10 @@ def _grid_run(name: str, wrong: float, store: Store, seed: int) -> Run:
     return run
 
 
+def _summaries(runs: list[Run], store: Store) -> dict[str, RunSummary]:
+    return {run.name: summary for run in runs if (summary := summarise(run, store)) is not None}
+
+
 def test_the_setting_is_chosen_on_the_prefix_and_judged_on_the_stream(tmp_path: Path) -> None:
     """A setting that is best on the stream itself, but not on its prefix, is hindsight, not tuning."""
     store = Store(tmp_path / "store", engine_version())
@@ -106,26 +114,41 @@ def test_the_setting_is_chosen_on_the_prefix_and_judged_on_the_stream(tmp_path: 
         _grid_run("tuning-prefix-sine.0.01-none", 0.3, store, 4),
         _grid_run("tuning-prefix-sine.0.1-none", 0.2, store, 5),
         _grid_run("tuning-prefix-sine.0.003-standard", 0.01, store, 6),
+        _grid_run("rivals-sine", 0.05, store, 7, RIVALS),
+        _grid_run("rivals-prefix-sine", 0.05, store, 8, RIVALS),
     ]
-    (page,) = write_pages(runs, tmp_path / "store", tmp_path / "results", Terminal(quiet=True))
-    with (page.parent / "tuning.csv").open(encoding="utf-8", newline="") as file:
+    assert list(write_pages(_summaries(runs, store), tmp_path, tmp_path)) == ["tuning"]
+    with (tmp_path / "tuning.csv").open(encoding="utf-8", newline="") as file:
         rows = {(row["method"], row["kind"]): row for row in csv.DictReader(file)}
     assert rows["areba_20", "untuned"]["setting"] == "0.01"
     assert rows["areba_20", "tuned"]["setting"] == "0.003, scaled"
     assert rows["areba_20", "hindsight"]["setting"] == "0.1"
-    assert (page.parent / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    assert {rows["relay", kind]["setting"] for kind in ("untuned", "tuned", "hindsight")} == {"alone"}
+    text = (tmp_path / "tuning.md").read_text(encoding="utf-8")
+    assert "- Tuned, the paper's methods: areba_20 leads" in text
+    assert "- Untuned, all: relay leads" in text
+    assert (tmp_path / "tuning.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_survey_page_has_moas_methods_beside_ours(tmp_path: Path) -> None:
     """Without them, the page could not say how AREBA does against the field's methods."""
-    store, results = Store(tmp_path / "store", engine_version()), tmp_path / "results"
+    store = Store(tmp_path / "store", engine_version())
     run = Run(parse(GENERATED, ""), "both")
-    store.put(run, 0, repeat(run, 0))
-    results.mkdir()
+    for repetition in range(2):
+        store.put(run, repetition, repeat(run, repetition))
     line = "yardstick-static-sea,0,rose,0.990000,0.900000,1.0"
-    (results / "yardstick-moa.csv").write_text(f"run,repetition,method,average,final,seconds\n{line}\n")
-    (page,) = write_pages([run], tmp_path / "store", results, Terminal(quiet=True))
-    assert "**0.990**" in page.read_text(encoding="utf-8")
+    (tmp_path / "yardstick-moa.csv").write_text(f"run,repetition,method,average,final,seconds\n{line}\n")
+    assert list(write_pages(_summaries([run], store), tmp_path, tmp_path)) == ["yardstick"]
+    text = (tmp_path / "yardstick.md").read_text(encoding="utf-8")
+    assert "**0.990**" in text
+    assert "| rose | 1 of 1 | 1 of 1 |  |" in text
+
+
+def test_methods_are_compared_on_the_repetitions_that_both_have() -> None:
+    """A method with one repetition would win or lose by streams that it has never seen."""
+    one = Row("static", "sea", {"ours": np.array([0.5, 0.9]), "theirs": np.array([0.6])})
+    alone = Row("static", "sine", {"ours": np.array([0.5])})
+    assert (higher([one, alone], "ours", "theirs"), higher([one, alone], "theirs", "ours")) == ((0, 1), (1, 1))
 
 
 def test_moa_reads_what_we_write_and_its_answers_must_fit(tmp_path: Path) -> None:
@@ -146,7 +169,8 @@ def test_no_two_rivals_share_a_colour() -> None:
     from study.report.drawing.colours import COLOURS  # noqa: PLC0415  (matplotlib takes a second)
 
     methods = {
-        COLOURS[name] for name in ("areba_20", "areba_50", "areba_2", "qbr_20", "oob", "uob", "sliding", "baseline")
+        COLOURS[name]
+        for name in ("areba_20", "areba_50", "areba_2", "qbr_20", "oob", "uob", "sliding", "baseline", "relay")
     }
     rivals = [*RIVER_COLOURS.values(), *MOA_COLOURS.values()]
     assert len({*rivals, *methods}) == len(rivals) + len(methods)
