@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.synthetic import Drift
-from study.relay_unseen import Made
 from study.run.experiment import StreamChoice
 from study.run.streams import made
+from study.unseen_streams import Made
 
 FIRST_SEED = 1000
 

@@ -24,11 +24,12 @@ from stream_app.records import ID_WORDS, Floats, Operation
 from stream_app.terminal import say
 from study.relay import verdicts
 from study.relay_development import FIRST_SEED, STREAMS
-from study.relay_unseen import UNSEEN, Made, operations_of
+from study.relay_unseen import operations_of
 from study.report.scores import curves_of
 from study.run.experiment import Experiment, Run, load_all
 from study.run.runs import same_seed
 from study.run.streams import application_id, data_of
+from study.unseen_streams import Kind, Made, kinds
 
 PARTS = ("development", "unseen", "real", "developed", "wide")
 
@@ -192,9 +193,9 @@ def _trials_of_development(name: str) -> Iterator[Trial]:
         yield Trial(STREAMS[name](seed), hashlib.sha256(f"{name} {seed}".encode()).digest(), others)
 
 
-def _trials_of_unseen(name: str) -> Iterator[Trial]:
+def _trials_of_unseen(name: str, kind: Kind) -> Iterator[Trial]:
     for number in range(SHORT):
-        stream = UNSEEN[name](np.random.default_rng([number, *name.encode()]))
+        stream = kind.make(number)
         yield Trial(stream, hashlib.sha256(f"{name} {number}".encode()).digest(), {"areba_20": AREBA})
 
 
@@ -219,8 +220,9 @@ def trials(part: str) -> Iterator[tuple[str, Iterator[Trial]]]:
         for name in STREAMS:
             yield name, _trials_of_development(name)
     elif part == "unseen":
-        for name in UNSEEN:
-            yield name, _trials_of_unseen(name)
+        for name, kind in kinds().items():
+            if kind.group in ("made", "river"):
+                yield name, _trials_of_unseen(name, kind)
         for name, experiment in experiments.items():
             if experiment.group == "yardstick":
                 yield name, _trials_of_study(experiment, YARDSTICK)

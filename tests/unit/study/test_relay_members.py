@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from study.relay import verdicts
 from study.relay_members import MEMBERS, MIXTURES, RESULTS, Mixture, mixed, read, scores_by, threshold
-from study.relay_unseen import Made
+from study.unseen_streams import Made
 
 pytest.importorskip("scipy")
 
