@@ -213,6 +213,10 @@ def _trials_of_study(experiment: Experiment, repetitions: int) -> Iterator[Trial
         yield Trial(stream, same_seed(application_id(run, number), choice.stream, ""), others)
 
 
+def _unseen() -> dict[str, Kind]:
+    return {name: kind for name, kind in kinds().items() if kind.group in ("made", "river")}
+
+
 def trials(part: str) -> Iterator[tuple[str, Iterator[Trial]]]:
     """Yield the runs of one of `PARTS`, each with its repetitions."""
     experiments = {experiment.name: experiment for experiment in load_all()}
@@ -220,9 +224,8 @@ def trials(part: str) -> Iterator[tuple[str, Iterator[Trial]]]:
         for name in STREAMS:
             yield name, _trials_of_development(name)
     elif part == "unseen":
-        for name, kind in kinds().items():
-            if kind.group in ("made", "river"):
-                yield name, _trials_of_unseen(name, kind)
+        for name, kind in _unseen().items():
+            yield name, _trials_of_unseen(name, kind)
         for name, experiment in experiments.items():
             if experiment.group == "yardstick":
                 yield name, _trials_of_study(experiment, YARDSTICK)

@@ -1,4 +1,4 @@
-"""RELAY and AREBA_20 on kinds of streams that had no part in RELAY's development: `python -m study.relay_unseen run`.
+"""RELAY and AREBA_20 on kinds of streams that had no part in RELAY's development: `python -m study.relay_unseen`.
 
 `study.unseen_streams` has the kinds. The learners run without the worker; labels come directly after their examples, or
 `delay` examples later. A repetition's seed is its number. RELAY also runs without one of its mechanisms, which the
@@ -22,7 +22,7 @@ from stream_app.learners.registry import build, build_dense
 from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.records import ID_WORDS, Operation
 from stream_app.terminal import say
-from study.relay import Score, read_results, table, write_results
+from study.relay import Score, write_results
 from study.report.scores import curves_of
 from study.unseen_streams import Kind, Made, kinds
 
@@ -38,16 +38,6 @@ WITHOUT: Mapping[str, int] = {
 """The RELAYs that are compared, and which mechanism each lacks."""
 
 LEARNERS = ("areba_20", *WITHOUT)
-
-_APART = (("made", "river"), ("yardstick",), ("keel",), ("real",))
-_TOGETHER = (("made", "river", "yardstick", "keel"), ("real",))
-
-COMPARISONS = (
-    ("areba_20", "AREBA_20", _APART),
-    ("relay_without_gates", "RELAY without gates", _TOGETHER),
-    ("relay_without_challenger", "RELAY without a challenger", _TOGETHER),
-)
-"""With whom RELAY is compared, the name in the table, and which groups of kinds share a correction for many tests."""
 
 
 def relay_without(mechanism: int, features: int, seed: bytes) -> Learner:
@@ -99,35 +89,20 @@ def score(name: str, kind: Kind, repetitions: int) -> Score:
     return Score(figures[:, :, 0], figures[:, :, 1])
 
 
-def report(scores: Mapping[str, Score], known: Mapping[str, Kind]) -> Iterator[str]:
-    """Yield the lines of the tables: each comparison in each group of kinds."""
-    for learner, title, families in COMPARISONS:
-        pair = [LEARNERS.index(learner), LEARNERS.index("relay")]
-        for groups in families:
-            own = {name: found for name, found in scores.items() if known[name].group in groups}
-            if own:
-                pairs = {name: Score(one.final[:, pair], one.average[:, pair]) for name, one in own.items()}
-                yield from (*table(pairs, title).splitlines(), "")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m study.relay_unseen", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("command", choices=("run", "report"))
     parser.add_argument("--most-repetitions", type=int, default=1 << 30, help="repetitions of a kind at most")
     parser.add_argument("--group", action="append", help="run a group of kinds; without it, all")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file that is written and reported")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file that is written")
     given = parser.parse_args(arguments)
     known = kinds()
-    if given.command == "run":
-        scores = {}
-        for name, kind in known.items():
-            if given.group is None or kind.group in given.group:
-                scores[name] = score(name, kind, min(kind.repetitions, given.most_repetitions))
-                say(f"{name}: {len(scores[name].final)}")
-        write_results(scores, given.results, LEARNERS)
-    for line in report(read_results(given.results), known):
-        say(line)
+    scores = {}
+    for name, kind in known.items():
+        if given.group is None or kind.group in given.group:
+            scores[name] = score(name, kind, min(kind.repetitions, given.most_repetitions))
+            say(f"{name}: {len(scores[name].final)}")
+    write_results(scores, given.results, LEARNERS)
     return 0
 
 
