@@ -3,12 +3,13 @@
 Each class has a queue of its most recently labelled examples, 500 by default. On a label, the network takes steps of
 Adam, each on four examples of each class that are drawn from the queues, one of them from the newest 50: a concept may
 change slowly. The newest example is in the first step.
-Four things make a network better that learns so:
+Five things make a network better that learns so:
 
 - **Standardisation.** Features are standardised by their running moments. The queues keep examples as they came, so
   that an old example is standardised by all that was seen since (`learners.standardisation`).
 - **Jitter.** A drawn feature gets uniform noise of at most 1 / sqrt(n) deviations, where n examples of the class are
   kept: few examples stand for a region, many do not need it, and from `JITTER_LIMIT` examples on there is no noise.
+- **Feature gates.** Features in which the classes differ count more (`learners.feature_gates`).
 - **Averaged weights.** Predictions come from a running mean of the weights over at most `AVERAGED_LABELS` labels
   (Polyak and Juditsky 1992).
 - **Scarce labels.** A label that comes after n predictions is worth n labels' steps, at most `MOST_LABELS`.
