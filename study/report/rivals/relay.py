@@ -27,7 +27,7 @@ MECHANISMS = (
     ("relay_without_gates", "RELAY without gates", "What the feature gates are worth"),
     ("relay_without_challenger", "RELAY without a challenger", "What the challenger is worth"),
 )
-"""RELAY without a mechanism; the correction is over all kinds but the real data sets of the study, which decide nothing."""
+"""RELAY without a mechanism. The correction is over all kinds but the study's real data sets, which decide nothing."""
 
 NOISY = [f"{concept}-1-{drift}-noise" for concept in ("sine", "circle", "sea") for drift in
          ("prior", "likelihood", "posterior")]  # fmt: skip
