@@ -1,0 +1,1 @@
+"""Tests of RELAY in the study."""
