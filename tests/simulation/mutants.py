@@ -494,6 +494,14 @@ MUTANTS: Mapping[str, Mutant] = {
         "pass",
         ("tests/unit/learners/test_relay.py::test_relay_is_what_its_description_says",),
     ),
+    "stale-block": Mutant(
+        "a snapshot lists a block of a long queue that has changed since it was written",
+        "stream_app/snapshot/segments.py",
+        "_without_blocks",
+        "held is None or _checksum(held) != checksum_of(content)",
+        "held is None",
+        ("tests/property/test_snapshot.py::test_long_queues_are_loaded_after_every_record",),
+    ),
     "second-moment": Mutant(
         "Adam's second moment decays as fast as its first",
         "stream_app/learners/networks/adam.py",
