@@ -3,6 +3,7 @@
 `python -m benchmarks GROUP ...` measures these groups alone, and replaces their rows.
 """
 
+import argparse
 import json
 import platform
 import sys
@@ -51,9 +52,11 @@ def table(rows: list[Row]) -> Table:
     return result
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Run the named groups, or all of them, and store their rows."""
-    chosen = {name: GROUPS[name] for name in names} if names else GROUPS
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("groups", nargs="*", choices=GROUPS, metavar="GROUP", help=f"one of {', '.join(GROUPS)}")
+    chosen = {name: GROUPS[name] for name in parser.parse_args(arguments).groups or GROUPS}
     rows: dict[str, list[Row]] = {}
     console = Terminal(width=160 if not sys.stdout.isatty() else None)
     begin = time.monotonic()
