@@ -64,9 +64,7 @@ def run_experiments(
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("study/results"),
-    show_default=True,
-    help="Folder for report.md, final.csv and the figures.",
+    help="Folder for report.md, final.csv and the figures; by default study/results, unless --experiments is given.",
 )
 @EXPERIMENTS_OPTION
 @click.option(
@@ -75,7 +73,7 @@ def run_experiments(
     help="Folder with earlier results; exit status 1 when a repetition differs from them.",
 )
 def report_command(
-    names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None
+    names: Sequence[str], store: Path, results: Path | None, experiments: Path | None, compare: Path | None
 ) -> None:
     """Write tables, figures and statistics of the finished repetitions, of all experiments or of the named ones."""
     from study.cli import report  # noqa: PLC0415  (as above)

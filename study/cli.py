@@ -15,6 +15,9 @@ from study.run.experiment import FOLDER, choose, load_all, runs_of
 INTERRUPTED_EXIT_CODE = 130
 """Exit status that shells report after Ctrl-C."""
 
+RESULTS = Path("study/results")
+"""The folder of the study's report."""
+
 EXTRA = ("statsmodels", "scipy", "pandas")
 """Modules of the optional extra that the report needs."""
 
@@ -54,8 +57,13 @@ def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: 
     return 0
 
 
-def report(names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None) -> int:
+def report(
+    names: Sequence[str], store: Path, results: Path | None, experiments: Path | None, compare: Path | None
+) -> int:
     """Write the report of the finished repetitions, and compare it with earlier results if `compare` is given."""
+    if results is None and experiments is not None:
+        raise ConfigurationError("--experiments needs --results: study/results has the report of the study")
+    results = results or RESULTS
     missing = [name for name in EXTRA if not _there(name)]
     if missing:
         raise ConfigurationError(f"the report needs {', '.join(missing)}: pip install 'areba[study]'")

@@ -28,6 +28,9 @@ LEARNERS = ("areba_20", "relay")
 SHORT, FEW, LONG = 20, 5, 3
 """Repetitions of a run; of those on 50,000 examples or wide ones; of those on 1,000,000."""
 
+SECOND = 50
+"""Repetitions of a short run in the second result, see `relay.md`."""
+
 _CONCEPTS = ("sine", "circle", "sea")
 _DRIFTS = ("prior", "likelihood", "posterior")
 
@@ -187,14 +190,17 @@ def table(scores: Mapping[str, Score], other: str = "AREBA_20") -> str:
 
 def p_text(value: float) -> str:
     """Return a p-value as text."""
-    return "p < .001" if value < 0.001 else f"p = {value:.3f}"
+    if value < 0.001:
+        return "p < .001"
+    digits = 4 if f"{value:.3f}" == "0.050" else 3  # on which side of the limit it is must be visible
+    return f"p = {value:.{digits}f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m study.relay", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="runs; by default all")
-    parser.add_argument("--repetitions", type=int, default=SHORT, help="repetitions of the short runs")
+    parser.add_argument("--repetitions", type=int, default=SECOND, help="repetitions of the short runs")
     parser.add_argument("--store", type=Path, default=STORE, help="folder of finished repetitions")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file of the figures")
     given = parser.parse_args(arguments)

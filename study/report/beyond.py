@@ -2,6 +2,7 @@
 
 from study.report.figures import CurvePanel, Panel
 from study.report.page import Context, finals_table
+from study.run.experiment import load_all
 
 
 def scale(context: Context) -> list[str]:
@@ -32,3 +33,20 @@ def scale(context: Context) -> list[str]:
             f" ({averages[steady]:.3f}); AREBA_20 {means['areba_20']:.3f} and {averages['areba_20']:.3f}."
         )
     return [*lines, ""]
+
+
+def users_own(context: Context) -> list[str]:
+    """Write the part on experiments that are in a folder of the user, not in the study's."""
+    known = {experiment.name for experiment in load_all()}
+    own = [summary for summary in context.summaries.values() if summary.run.experiment.name not in known]
+    if not own:
+        return []
+    panels: list[Panel] = [CurvePanel(summary.run.name, summary) for summary in own]
+    return [
+        "## Your experiments",
+        "",
+        *(f"- `{s.run.name}`: {s.run.experiment.title}; {s.repetitions} repetitions." for s in own),
+        "",
+        *context.figure("own", "Your experiments", [panels[start : start + 2] for start in range(0, len(panels), 2)]),
+        *finals_table(context, own, [summary.run.name for summary in own]),
+    ]

@@ -42,6 +42,7 @@ PAGES: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
     ("labels", "Labels that come late, or not at all", (labels.latency, labels.shares, labels.checked)),
     ("scale", "Long, wide and rare", (beyond.scale,)),
     ("river", "River's methods", (river.river, rankings.of_rivers)),
+    ("own", "Your experiments", (beyond.users_own,)),
     ("tests", "All tests", (sections.tests,)),
 )
 """Pages with the details: name of the file, title, and parts; a part whose experiments were not run is empty."""
@@ -99,7 +100,8 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
             written[name] = title
     written |= write_pages({summary.run.name: summary for summary in every}, results)
     path = results / "report.md"
-    _write_page(path, [*INTRODUCTION, *front(context), *_links(written)])
+    findings = front(context)
+    _write_page(path, [*INTRODUCTION, *(CONTENTS if findings else ()), *findings, *_links(written)])
     return path
 
 
@@ -108,12 +110,16 @@ INTRODUCTION = (
     "",
     (
         "AREBA (Malialis, Panayiotou, Polycarpou, *Online Learning With Adaptive Rebalancing in Nonstationary"
-        " Environments*, TNNLS 2020) learns from streams in which one class is rare and the world changes. This page"
-        " has five findings of our repetition of the paper's experiments, and of experiments beyond it. *G-mean* is the"
-        " geometric mean of the shares of positive and of negative examples that a method recognises: 1 is perfect, and"
-        " 0 means that one class is never recognised. A method is scored on each example before it learns from it."
-        " AREBA_20 keeps at most 20 examples."
+        " Environments*, TNNLS 2020) learns from streams in which one class is rare and the world changes. *G-mean*"
+        " is the geometric mean of the shares of positive and of negative examples that a method recognises: 1 is"
+        " perfect, and 0 means that one class is never recognised. A method is scored on each example before it learns"
+        " from it. AREBA_20 keeps at most 20 examples."
     ),
+    "",
+)
+
+CONTENTS = (
+    "This page has the main findings of our repetition of the paper's experiments, and of experiments beyond it.",
     "",
 )
 

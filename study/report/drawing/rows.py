@@ -129,6 +129,10 @@ class BarPanel:
         _name_rows(axis, list(self.counts), coloured=True)
 
 
+NAME_ROOM = 0.45
+"""A dot at a higher figure has room for a name on its left."""
+
+
 @dataclass(frozen=True, slots=True)
 class NamedDotPanel:
     """A row for each stream with a dot for each of two or three learners, joined by a line.
@@ -138,7 +142,7 @@ class NamedDotPanel:
         rows: By stream, the learners and their figures.
         x_label: Label of the axis.
         hollow: Streams whose dots are hollow.
-        only_first: Whether only the first row has the names and figures of its learners; else all rows have them.
+        only_first: Whether only the first row with room has the names and figures of its learners; else all rows do.
         limits: Limits of the axis; None: from the figures.
     """
 
@@ -157,13 +161,15 @@ class NamedDotPanel:
 
     def draw(self, axis: Axes) -> None:
         """Draw the dots, and the names of their learners beside them."""
+        lowest = [min(value for _, value in dots) for dots in self.rows.values()]
+        named = next((row for row, value in enumerate(lowest) if value > NAME_ROOM), 0)
         for row, (stream, dots) in enumerate(self.rows.items()):
             ordered = sorted(dots, key=lambda dot: dot[1])
             axis.plot([dot[1] for dot in ordered], [row] * len(ordered), color="#c8c8c8", linewidth=2, zorder=1)
             for place, (name, value) in enumerate(ordered):
                 fill = "white" if stream in self.hollow else colour_of(name)
                 axis.plot([value], [row], marker="o", markersize=5, color=colour_of(name), markerfacecolor=fill)
-                if row == 0 or not self.only_first:
+                if row == named or not self.only_first:
                     _name_dot(axis, f"{name} {value:.2f}", (value, row), place, len(ordered) - 1)
         values = np.array([value for dots in self.rows.values() for _, value in dots])
         low, high = self.limits or (math.floor(10 * values.min()) / 10 - 0.2, 1.2)

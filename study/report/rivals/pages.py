@@ -7,6 +7,7 @@ from study.report.rivals.relay import write_relay
 from study.report.rivals.tuning import write_tuning
 from study.report.rivals.yardstick import write_yardstick
 from study.report.summary import RunSummary
+from study.run.experiment import load_all
 
 MEASURED = Path(__file__).parents[2] / "results"
 """The committed results: figures that other programs of the study wrote are read from here."""
@@ -20,9 +21,11 @@ def write_pages(summaries: Mapping[str, RunSummary], results: Path, measured: Pa
         results: The folder of the pages.
         measured: The folder with the figures of `study.relay`, `study.relay_unseen` and `study.moa`.
     """
+    ours = {experiment.name for experiment in load_all()}
+    is_ours = any(summary.run.experiment.name in ours for summary in summaries.values())
     pages = {
         "tuning": ("Each method tuned on a prefix", write_tuning(summaries, results)),
         "yardstick": ("The survey's generators", write_yardstick(summaries, results, measured)),
-        "relay": ("RELAY, a method of this project", write_relay(results, measured)),
+        "relay": ("RELAY, a method of this project", is_ours and write_relay(results, measured)),
     }
     return {name: title for name, (title, written) in pages.items() if written}
