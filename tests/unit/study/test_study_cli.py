@@ -59,6 +59,13 @@ def test_a_name_that_is_not_there_is_a_line(folder: Path) -> None:
     )
 
 
+def test_a_report_of_ones_own_does_not_replace_the_studys(folder: Path) -> None:
+    """The committed report took hours; a forgotten option must not write another over it."""
+    found = _study(folder, "report")
+    assert found.returncode == 2
+    assert "--results" in found.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_loses_nothing(folder: Path) -> None:
     """Finished repetitions are kept and not run again, and the same command continues to the end."""

@@ -139,6 +139,20 @@ def test_every_part_that_was_run_is_in_the_report(page: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_experiment_of_ones_own_is_in_its_report(tmp_path: Path) -> None:
+    """Who runs an experiment of his own wants its figures, and no page about runs that he did not make."""
+    data = _long_run().experiment.model_copy(update={"name": "mine", "title": "Mine"})
+    text = _report(tmp_path, [Run(data, "both")]).read_text(encoding="utf-8")
+    assert "main findings" not in text
+    assert "relay.md" not in text
+    own = (tmp_path / "results" / "own.md").read_text(encoding="utf-8")
+    assert "- `mine`: Mine; 4 repetitions." in own
+    assert "| areba_20 |" in own
+    assert (tmp_path / "results" / "own.png").exists()
+    assert not (tmp_path / "results" / "relay.md").exists()
+
+
+@pytest.mark.slow
 def test_the_first_page_is_one_page(page: Path) -> None:
     """A stranger reads one page: at most five figures, each with a sentence that says best and tied apart."""
     lines = page.read_text(encoding="utf-8").splitlines()
