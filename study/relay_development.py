@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from producers.synthetic import Drift
 from study.run.experiment import StreamChoice
 from study.run.streams import made
-from study.unseen_streams import Made
+from study.unseen_streams import Made, made_of
 
 FIRST_SEED = 1000
 
@@ -20,12 +20,7 @@ def _stream(features: NDArray[np.float64], clean: NDArray[np.bool_], flipped: ND
 
 
 def _synthetic(choice: StreamChoice) -> Callable[[int], Made]:
-    def maker(seed: int) -> Made:
-        data = made(choice, seed)
-        clean = data.labels if data.clean_labels is None else data.clean_labels
-        return Made(data.features, data.labels, clean, choice.resets(len(clean)))
-
-    return maker
+    return lambda seed: made_of(made(choice, seed), choice)
 
 
 def noisy_linear(seed: int) -> Made:

@@ -29,7 +29,7 @@ from study.report.scores import curves_of
 from study.run.experiment import Experiment, Run, load_all
 from study.run.runs import same_seed
 from study.run.streams import application_id, data_of
-from study.unseen_streams import Kind, Made, kinds
+from study.unseen_streams import AREBA_20, Kind, Made, kinds, made_of
 
 PARTS = ("development", "unseen", "real", "developed", "wide")
 
@@ -88,8 +88,6 @@ MIXTURES: Mapping[str, Mixture] = {
     "relay_linear_penalised_moved": Mixture(_LINEAR, penalised=True, moved=True),
     "all_penalised_moved": Mixture(_ALL, penalised=True, moved=True),
 }
-
-AREBA = LearnerSettings(method="areba", budget=20)
 
 DEVELOPED = (
     *(f"{concept}-{share}-stationary" for concept in ("sine", "circle", "sea") for share in ("10", "1", "0.1")),
@@ -189,14 +187,14 @@ class Trial(NamedTuple):
 
 def _trials_of_development(name: str) -> Iterator[Trial]:
     for seed in range(FIRST_SEED, FIRST_SEED + (LONG if name == "rare-overlapping" else SHORT)):
-        others = {"areba_20": AREBA, "areba_20_slow": AREBA.model_copy(update={"learning_rate": 0.0001})}
+        others = {"areba_20": AREBA_20, "areba_20_slow": AREBA_20.model_copy(update={"learning_rate": 0.0001})}
         yield Trial(STREAMS[name](seed), hashlib.sha256(f"{name} {seed}".encode()).digest(), others)
 
 
 def _trials_of_unseen(name: str, kind: Kind) -> Iterator[Trial]:
     for number in range(SHORT):
         stream = kind.make(number)
-        yield Trial(stream, hashlib.sha256(f"{name} {number}".encode()).digest(), {"areba_20": AREBA})
+        yield Trial(stream, hashlib.sha256(f"{name} {number}".encode()).digest(), {"areba_20": AREBA_20})
 
 
 def _trials_of_study(experiment: Experiment, repetitions: int) -> Iterator[Trial]:
@@ -204,12 +202,9 @@ def _trials_of_study(experiment: Experiment, repetitions: int) -> Iterator[Trial
     run, choice = Run(experiment, way), experiment.stream
     names = {"areba_20", "river_lr_over"} if experiment.name in REAL else {"areba_20"}
     own = {name: settings for name, settings in experiment.methods.items() if name in names}
-    others = {} if run.name in WIDE else {"areba_20": AREBA, **own}
+    others = {} if run.name in WIDE else {"areba_20": AREBA_20, **own}
     for number in range(repetitions):
-        data = data_of(run, number)
-        clean = data.labels if data.clean_labels is None else data.clean_labels
-        features = np.ascontiguousarray(data.features, np.float32)
-        stream = Made(features, data.labels, clean, choice.resets(len(clean)))
+        stream = made_of(data_of(run, number), choice)
         yield Trial(stream, same_seed(application_id(run, number), choice.stream, ""), others)
 
 

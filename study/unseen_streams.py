@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from producers.datasets.base import DataSet
 from producers.synthetic import Drift
 from stream_app.config import LearnerSettings
 from stream_app.records import Floats
@@ -120,11 +121,17 @@ def checkerboard(random: np.random.Generator) -> Made:
     return _made(fields, positive, random, 0.05)
 
 
+def made_of(data: DataSet, choice: StreamChoice, delay: int = 0) -> Made:
+    """Return a stream of the study; without noise, the labels that are sent are clean."""
+    clean = data.labels if data.clean_labels is None else data.clean_labels
+    features = np.ascontiguousarray(data.features, np.float32)
+    return Made(features, data.labels, clean, choice.resets(len(clean)), delay)
+
+
 def late_recurring(random: np.random.Generator) -> Made:
     """Return Sine, 1 % positive, 60,000 examples; a drift every 15,000, labels 2,000 events late."""
     choice = StreamChoice(source="sine", imbalance=1.0, length=60_000, drift=Drift.POSTERIOR, drift_every=15_000)
-    data = made(choice, int(random.integers(1 << 30)))
-    return Made(data.features, data.labels, data.labels, choice.resets(60_000), 2_000)
+    return made_of(made(choice, int(random.integers(1 << 30))), choice, 2_000)
 
 
 # Real sets without an order in time -----------------------------------------------------------------------------------
@@ -180,8 +187,7 @@ def of_keel(random: np.random.Generator, data_set: str) -> Made:
 
 def of_experiment(number: int, experiment: Experiment) -> Made:
     """Return the stream of a repetition of the study."""
-    data = data_of(Run(experiment, "both"), number)
-    return Made(np.ascontiguousarray(data.features), data.labels, data.labels)
+    return made_of(data_of(Run(experiment, "both"), number), experiment.stream)
 
 
 def _seeded(number: int, name: str, make: Callable[[np.random.Generator], Made]) -> Made:

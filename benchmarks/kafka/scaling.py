@@ -4,7 +4,6 @@ Each run has a separate process (`python -m benchmarks.kafka.scaling CASE SERVER
 """
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -16,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.kafka.own_process import last_line_of
 from benchmarks.peers.inputs import tiled
 from benchmarks.rows import Row
 from benchmarks.way import DELAY_EXAMPLES
-from ops.keeper import KeptProcess
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -39,7 +38,6 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 
 LIMIT_S = 180.0
-STOP_S = 30.0
 
 METHODS = ("areba", "baseline", "oob_single", "qbr", "sliding", "adaptive_cs")
 """The methods of one network."""
@@ -169,15 +167,7 @@ def run_worker(case: Case, servers: str, prefix: str) -> Figures:
 
 def _measured(name: str, servers: str, prefix: str) -> Figures:
     """Run a case in a new process."""
-    command = [sys.executable, "-m", "benchmarks.kafka.scaling", name, servers, prefix]
-    process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
-    try:
-        text, _ = process.communicate(timeout=2 * LIMIT_S)
-    finally:
-        process.end(STOP_S)
-    if process.returncode != 0:
-        raise RuntimeError(f"{name}: ended with status {process.returncode}")
-    return Figures(*json.loads(text.splitlines()[-1]))
+    return Figures(*json.loads(last_line_of("benchmarks.kafka.scaling", name, servers, prefix, timeout_s=2 * LIMIT_S)))
 
 
 def rows() -> list[Row]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import Consumer, Producer
 
+from benchmarks.kafka.own_process import last_line_of
 from benchmarks.peers.inputs import tiled
 from benchmarks.peers.measurement import cpu_s
 from benchmarks.rows import Row, at_most, below
@@ -212,15 +213,8 @@ SIDES = MappingProxyType({"ours": run_ours, "native": run_native, "confluent": r
 
 def _side(side: str, servers: str, prefix: str, count: int) -> list[float]:
     """Return the CPU seconds of one side in a new process, for both halves."""
-    command = [sys.executable, "-m", "benchmarks.kafka.worker", side, servers, prefix, str(count)]
-    process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
-    try:
-        text, _ = process.communicate(timeout=2 * LIMIT_S)
-    finally:
-        process.end(STOP_S)
-    if process.returncode != 0:
-        raise RuntimeError(f"{side} ended with status {process.returncode}")
-    halves: list[float] = json.loads(text.splitlines()[-1])["cpu_s"]
+    text = last_line_of("benchmarks.kafka.worker", side, servers, prefix, str(count), timeout_s=2 * LIMIT_S)
+    halves: list[float] = json.loads(text)["cpu_s"]
     return halves
 
 
