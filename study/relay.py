@@ -58,6 +58,10 @@ RESULTS = Path(__file__).with_name("results") / "relay.csv"
 STORE = Path(".local/study-relay")
 
 
+BETTER, WORSE, NOT_SIGNIFICANT = "better", "worse", "not significant"
+"""What a test of a difference says."""
+
+
 class Score(NamedTuple):
     """The figures of one repetition: G-mean at the end, and its mean over all steps, by learner."""
 
@@ -131,8 +135,8 @@ def verdicts(figures: Sequence[NDArray[np.float64]], alpha: float = 0.05) -> lis
     found = []
     for own, p_value in zip(figures, corrected, strict=True):
         means = own.mean(axis=0)
-        better = "better" if means[1] > means[0] else "worse"
-        found.append(Verdict(means, p_value, better if p_value < alpha else "not told apart"))
+        better = BETTER if means[1] > means[0] else WORSE
+        found.append(Verdict(means, p_value, better if p_value < alpha else NOT_SIGNIFICANT))
     return found
 
 
@@ -179,11 +183,11 @@ def table(scores: Mapping[str, Score], other: str = "AREBA_20") -> str:
         lines.append(f"| {name} ({len(score.final)}) | {pairs[0]} | {pairs[1]} | {results[0]} | {results[1]} |")
     lines.append("")
     for title, found in (("At the end", ends), ("On average", averages)):
-        counts = [sum(one.result == result for one in found) for result in ("better", "not told apart", "worse")]
+        better, worse = (sum(one.result == result for one in found) for result in (BETTER, WORSE))
         higher = sum(one.means[1] > one.means[0] for one in found)
         lines.append(
-            f"{title}, RELAY is better than {other} on {counts[0]} of {len(found)} runs, not told apart on "
-            f"{counts[1]}, worse on {counts[2]}; its mean is higher on {higher}."
+            f"{title}, RELAY is better than {other} on {better} of {len(found)} runs and worse on {worse}; the other "
+            f"differences are not significant. Its mean is higher on {higher}."
         )
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from study.relay import p_text
+from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, p_text
 from study.report.figures import CurvePanel, NamedDotPanel, Panel
 from study.report.page import Context, cell, finals_table
 from study.report.summary import RunSummary
@@ -21,8 +21,6 @@ TITLES = {
     "river_lr_over": "oversampled logistic regression",
     "river_lr_under": "undersampled logistic regression",
 }
-
-BETTER, WORSE, NOT_TOLD_APART = "better", "worse", "not told apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Rivalry:
     def result(self, name: str) -> str:
         """Return how a method of ours compares with the best of River's."""
         if not self.p_values[name] < ALPHA:
-            return NOT_TOLD_APART
+            return NOT_SIGNIFICANT
         return BETTER if self.average(name) > self.average(self.best) else WORSE
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from study.relay import Score, Verdict, learners_of, read_results, table, verdicts
+from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, Score, Verdict, learners_of, read_results, table, verdicts
 from study.report.figures import NamedDotPanel, Panel, draw
 from study.report.tables import markdown
 from study.unseen_streams import kinds
@@ -77,9 +77,9 @@ def pair(scores: Results, first: int, second: int) -> dict[str, Score]:
 def claims(runs: Results, unseen: Results) -> list[tuple[str, str, bool]]:
     """Return each registered claim of `study/relay.md`, what was found, and whether it holds."""
     ends, averages = (verdicts_of(runs, field) for field in Score._fields)
-    better = [sum(one.result == "better" for one in found.values()) for found in (ends, averages)]
-    worse = sum("worse" in (ends[name].result, averages[name].result) for name in runs)
-    noisy = sum(ends[name].result == averages[name].result == "better" for name in NOISY)
+    better = [sum(one.result == BETTER for one in found.values()) for found in (ends, averages)]
+    worse = sum(WORSE in (ends[name].result, averages[name].result) for name in runs)
+    noisy = sum(ends[name].result == averages[name].result == BETTER for name in NOISY)
     others = [higher(verdicts_of(unseen, field)) for field in Score._fields]
     return [
         ("1: better on average on at least 40 of 55 runs", f"{better[1]}", better[1] >= 40),
@@ -126,8 +126,8 @@ def _page(scores: Results, first: Results, unseen: Results) -> list[str]:
         "",
         (
             "A run is *better* or *worse* by a paired t-test over its repetitions with Holm's correction over all runs"
-            " at 5 %, and *not told apart* otherwise; the G-mean at the end, and its average over all steps, are"
-            " separate families of tests. In the figure, the dots of runs that are not told apart are hollow."
+            " at 5 %, and *not significant* otherwise; the G-mean at the end, and its average over all steps, are"
+            " separate families of tests. In the figure, the dots are hollow where the difference is not significant."
         ),
         "",
         f"AREBA_20's mean is higher at the end on {_lower(ends)}; on average on {_lower(averages)}.",
@@ -154,7 +154,7 @@ def _draw(scores: Results, path: Path) -> None:
     averages = verdicts_of(scores, "average")
     order = sorted(averages, key=lambda name: float(averages[name].means[0] - averages[name].means[1]))
     rows = {name: [("areba_20", averages[name].means[0]), ("relay", averages[name].means[1])] for name in order}
-    hollow = frozenset(name for name in order if averages[name].result == "not told apart")
+    hollow = frozenset(name for name in order if averages[name].result == NOT_SIGNIFICANT)
     size = -(-len(order) // COLUMNS)
     panels: list[Panel] = [
         NamedDotPanel(
@@ -162,4 +162,4 @@ def _draw(scores: Results, path: Path) -> None:
         )
         for start in range(0, len(order), size)
     ]
-    draw([panels], path, "AREBA_20 and RELAY, average G-mean", "hollow: not told apart")
+    draw([panels], path, "AREBA_20 and RELAY, average G-mean", "hollow: the difference is not significant")

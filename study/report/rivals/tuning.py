@@ -143,7 +143,7 @@ def _leader(settings: Mapping[str, Setting]) -> str:
     leader = leader_of(settings)
     text = f"{leader.first} leads ({settings[leader.first].averages.mean():.3f})"
     if leader.equal:
-        text += f"; not told apart: {', '.join(leader.equal)}"
+        text += f"; no significant difference: {', '.join(leader.equal)}"
     elif not leader.untested:
         text += "; all others are worse"
     return text + (f"; too few repetitions for a test: {', '.join(leader.untested)}." if leader.untested else ".")

@@ -24,7 +24,7 @@ def test_verdicts_have_holms_correction() -> None:
     doubtful = np.column_stack([0.5 + 0 * noise, 0.511 + noise])  # p is .037 alone, .074 beside another
     assert [one.result for one in verdicts([doubtful])] == ["better"]
     both = verdicts([doubtful, clear, doubtful])
-    assert [one.result for one in both] == ["not told apart", "better", "not told apart"]
+    assert [one.result for one in both] == ["not significant", "better", "not significant"]
     assert [one.result for one in verdicts([clear[:, ::-1]])] == ["worse"]
 
 
