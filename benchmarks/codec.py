@@ -78,6 +78,7 @@ def _predictions(generator: np.random.Generator, ids: Sequence[str]) -> Predicti
         scores=generator.random(BATCH, np.float32),
         labels=generator.integers(0, 2, BATCH).astype(np.int8),
         model_versions=np.arange(BATCH) + 100_000,
+        event_times_ms=np.arange(BATCH) + 1_767_225_600_000,
     )
 
 
@@ -96,6 +97,7 @@ def _outcomes(predictions: PredictionColumns) -> OutcomeColumns:
         delays_ms=places % 100_000,
         example_offsets=places,
         label_offsets=places,
+        event_times_ms=predictions.event_times_ms,
     )
 
 

@@ -40,7 +40,7 @@ def slices():
 """
 
 PROBES: Mapping[str, str] = {
-    "AREBA_20, d=2": "from producers.synthetic import SyntheticSpec"
+    "AREBA_20, d=2": "from stream_app.producers.synthetic import SyntheticSpec"
     + LEARNERS.replace("STREAM", "b.of(b.synthetic(SyntheticSpec('sine', length=60_000)), 60_000)"),
     "AREBA_20, d=30": LEARNERS.replace("STREAM", "b.of(b.load('fraud'), 60_000)"),
     "1,000 streams": """

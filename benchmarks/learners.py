@@ -8,16 +8,18 @@ import numpy as np
 from benchmarks.eager import ENSEMBLE, Stream, eager
 from benchmarks.rows import Row, at_most, below, faster, median_cpu_us
 from benchmarks.strict import StrictAreba
-from producers.datasets import DataSet, load
-from producers.synthetic import SyntheticSpec, synthetic
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Learner, Operations
+from stream_app.learners.factory import build
 from stream_app.learners.method import Method
-from stream_app.learners.method_state import BASELINE, new_method_state
+from stream_app.learners.method_state import new_tables
+from stream_app.learners.methods.baseline import BASELINE
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks, require_one_thread
 from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.registry import build
+from stream_app.learners.registry import new_method
+from stream_app.producers.datasets import DataSet, load
+from stream_app.producers.synthetic import SyntheticSpec, synthetic
 from stream_app.records import ID_WORDS, Operation
 
 BATCH = 1000
@@ -169,7 +171,8 @@ def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
 def networks(stream: Stream, count: int) -> Learner:
     """Return an ensemble of this size in which each network takes one step per label, since every draw is 1."""
     features, generator = stream.examples.shape[1], random_generator(bytes(32))
-    method = Method(new_method_state(BASELINE, features, networks=count))
+    plain = BASELINE._replace(make=lambda _settings, width, _seed: Method(new_tables(width, networks=count)))
+    method = new_method(plain, LearnerSettings(method="baseline"), features, bytes(32))
     members = [DenseNetwork(features, stream.hidden, generator) for _ in range(count)]
     compiled = compiled_networks(members, stream.learning_rate, stream.l2, method.examples)
     return OnlineLearner(method, compiled, features, scaled=False)

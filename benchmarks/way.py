@@ -11,13 +11,13 @@ import numpy as np
 from fastavro.types import Schema
 from numpy.typing import NDArray
 
-import schemas
 from benchmarks.eager import BUDGET, Areba, Stream
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
-from producers import datasets
+from stream_app import schemas
 from stream_app.config import Config
 from stream_app.learners.networks.autograd import require_one_thread
 from stream_app.pipeline.task import Task
+from stream_app.producers import datasets
 from stream_app.record_columns import RawRecords
 from stream_app.records import Label
 from stream_app.serialization import codec

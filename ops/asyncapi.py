@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-import schemas
-from stream_app import __version__
+from stream_app import __version__, schemas
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
 
 ROOT = Path(__file__).parents[1]

@@ -17,23 +17,23 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from producers import datasets
-from producers.datasets.fetch import default_folder, fetch
-from producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environment
-from producers.faults import Faults
-from producers.label_delay import FORMS
-from producers.manifest import Manifest
-from producers.plan import Plan, uniform_plan
-from producers.replay import replay
-from producers.schedule import fit_to_retention
-from producers.sources import COMMON_KEYS, parse_source
-from producers.synthetic import CONCEPTS, SPEC_KEYS
-from producers.target import check_topics, read_client_config, wire_format_of
 from stream_app.backends.base import Sender
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ArebaError, ConfigurationError
+from stream_app.producers import datasets
+from stream_app.producers.datasets.fetch import default_folder, fetch
+from stream_app.producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environment
+from stream_app.producers.faults import Faults
+from stream_app.producers.label_delay import FORMS
+from stream_app.producers.manifest import Manifest
+from stream_app.producers.plan import Plan, uniform_plan
+from stream_app.producers.replay import replay
+from stream_app.producers.schedule import fit_to_retention
+from stream_app.producers.sources import COMMON_KEYS, parse_source
+from stream_app.producers.synthetic import CONCEPTS, SPEC_KEYS
+from stream_app.producers.target import check_topics, read_client_config, wire_format_of
 from stream_app.terminal import LogFormatter, Terminal, say, simple_table
 
 BOOTSTRAP_VARIABLES = ("AREBA__KAFKA__BOOTSTRAP_SERVERS", "AREBA_KAFKA__BOOTSTRAP_SERVERS")
@@ -270,7 +270,7 @@ def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as 
     settings = read_client_config(options.client_config) if options.client_config else {}
     plan = replace(options.plan(), options=_options_as_text())
     cluster = KafkaCluster(servers, settings).require_broker()
-    plan = fit_to_retention(plan, check_topics(cluster, plan, options.partitions))
+    plan = fit_to_retention(plan, check_topics(cluster, plan, options.partitions), SystemClock().now_ms())
     plan = replace(plan, wire_format=wire_format_of(plan, options.registry_config))
     done = _send(plan, KafkaSender(servers, settings, options.partitions))
     if manifest is not None:

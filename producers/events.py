@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.draws import Draws
-from producers.faults import GARBAGE_MAX_BYTES
-from producers.plan import Plan, StreamPlan
-from producers.schedule import GARBAGE, MARK, Schedule, schedule
+from stream_app.producers.draws import Draws
+from stream_app.producers.faults import GARBAGE_MAX_BYTES
+from stream_app.producers.plan import Plan, StreamPlan
+from stream_app.producers.schedule import GARBAGE, MARK, Schedule, schedule
 from stream_app.records import Mark, MarkKind, Side
 from stream_app.serialization.codec import encode
 from stream_app.serialization.encode import encode_examples, encode_labels
@@ -90,7 +90,7 @@ def _garbage(draws: Draws, numbers: Sequence[int]) -> list[bytes]:
 
 
 class Digest:
-    """SHA-256 over records in order, as `producers.manifest` defines it."""
+    """SHA-256 over records in order, as `manifest` defines it."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()

@@ -17,9 +17,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.arithmetic import exponential, logarithm, normal
-from producers.draws import Draws
 from stream_app.errors import ConfigurationError
+from stream_app.producers.arithmetic import exponential, logarithm, normal
+from stream_app.producers.draws import Draws
 
 UNITS_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from producers.datasets.base import DataSet
-from producers.faults import NO_FAULTS, Faults
-from producers.label_delay import NO_DELAY, LabelDelay, parse_label_delay
-from producers.sources import Source
 from stream_app.errors import ConfigurationError
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.faults import NO_FAULTS, Faults
+from stream_app.producers.label_delay import NO_DELAY, LabelDelay, parse_label_delay
+from stream_app.producers.sources import Source
 from stream_app.records import MAX_STREAM_BYTES
 from stream_app.serialization.wire_format import WireFormat, single_object
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.events import CHUNK_RECORDS, Digest, encode_rows, id_prefix
-from producers.manifest import (
+from stream_app.backends.base import Clock, Sender, TopicPartition, Watermarks
+from stream_app.producers.events import CHUNK_RECORDS, Digest, encode_rows, id_prefix
+from stream_app.producers.manifest import (
     FORMAT,
     Counts,
     DriftPoint,
@@ -24,9 +25,8 @@ from producers.manifest import (
     Range,
     StreamManifest,
 )
-from producers.plan import Plan, StreamPlan
-from producers.schedule import DATA, GARBAGE, MARK, Schedule, schedule
-from stream_app.backends.base import Clock, Sender, TopicPartition, Watermarks
+from stream_app.producers.plan import Plan, StreamPlan
+from stream_app.producers.schedule import DATA, GARBAGE, MARK, Schedule, schedule
 from stream_app.records import Side
 
 FLUSH_TIMEOUT_S = 120.0

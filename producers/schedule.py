@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.draws import Draws
-from producers.faults import FURTHEST_EVENTS, LATEST_EVENTS
-from producers.plan import Plan, StreamPlan
 from stream_app.errors import ConfigurationError
+from stream_app.producers.draws import Draws
+from stream_app.producers.faults import FURTHEST_EVENTS, LATEST_EVENTS
+from stream_app.producers.plan import Plan, StreamPlan
 from stream_app.records import Side
 
 RETENTION_SHARE = 0.9
-"""The share of the topics' retention.ms that a replay may span; the rest remains for reading it."""
+"""The share of the age that the topics accept and keep, which a replay may span; the rest remains for reading it."""
 
 DATA, GARBAGE, MARK = range(3)
 """The content of a row of a schedule."""
@@ -209,24 +209,33 @@ def span_ms(plan: Plan) -> int:
     return schedule(plan).span_ms
 
 
-def fit_to_retention(plan: Plan, retention_ms: int) -> Plan:
+_ACCEPTED = "the topics accept and keep (message.timestamp.before.max.ms, retention.ms)"
+
+
+def fit_to_retention(plan: Plan, retention_ms: int, now_ms: int = 0) -> Plan:
     """Return the plan with a span that the topics keep: halve the intervals that were not asked for until it fits.
 
     Args:
         plan: What to send.
-        retention_ms: The smaller `retention.ms` of both topics; negative: no limit.
+        retention_ms: How old a record may be that both topics accept and keep; negative: of any age.
+        now_ms: The time.
 
     Raises:
-        ConfigurationError: The plan does not fit with any interval.
+        ConfigurationError: The plan does not fit with any interval, or begins too early.
     """
+    if plan.start_ms is not None and 0 <= retention_ms < now_ms - plan.start_ms:
+        raise ConfigurationError(
+            f"--start-ms {plan.start_ms}: that is {_duration(now_ms - plan.start_ms)} ago; {_ACCEPTED} records up to "
+            f"{_duration(retention_ms)} old. For history, create them with `areba topics create --retention`"
+        )
     longest = int(retention_ms * RETENTION_SHARE)
     span = span_ms(plan)
     while retention_ms >= 0 and span > longest:
         free = [stream.interval_ms is None and stream.interval > 1 for stream in plan.streams]
         if not any(free):
             raise ConfigurationError(
-                f"the streams span {_duration(span)} of event time; the topics keep {_duration(retention_ms)}"
-                f" (retention.ms), of which a replay may take {RETENTION_SHARE:.0%}:"
+                f"the streams span {_duration(span)} of event time; {_ACCEPTED} records up to"
+                f" {_duration(retention_ms)} old, of which a replay may take {RETENTION_SHARE:.0%}:"
                 " lower --interval-ms, --label-delay, --limit or --loops"
             )
         streams = (

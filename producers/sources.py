@@ -9,10 +9,10 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from producers import datasets
-from producers.datasets.base import DataSet
-from producers.synthetic import CONCEPTS, SPEC_KEYS, parse_spec, synthetic
 from stream_app.errors import DataSetError
+from stream_app.producers import datasets
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.synthetic import CONCEPTS, SPEC_KEYS, parse_spec, synthetic
 
 COMMON_KEYS = ("stream", "limit", "interval_ms")
 

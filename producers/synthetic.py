@@ -3,7 +3,7 @@
 Each example has separate random words. They determine first its class (positive with the probability of the imbalance),
 then, by rejection, a uniform point of the region of that class. Thus example i depends neither on the length of the
 stream nor on how the stream is cut into pieces. Points are multiples of 2**-24, and the sine comes from
-`producers.arithmetic`, so the bytes are the same on every machine.
+`arithmetic`, so the bytes are the same on every machine.
 
 A drift at step t changes the examples from number t (the paper's equations for the three kinds of drift):
     prior       p(y=1) from p to 1 - p
@@ -19,10 +19,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.arithmetic import sine_of_turns
-from producers.datasets.base import DEFAULT_INTERVAL_MS, DataSet
-from producers.draws import Draws
 from stream_app.errors import DataSetError
+from stream_app.producers.arithmetic import sine_of_turns
+from stream_app.producers.datasets.base import DEFAULT_INTERVAL_MS, DataSet
+from stream_app.producers.draws import Draws
 
 CONCEPTS = ("sine", "circle", "sea")
 

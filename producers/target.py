@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from producers.plan import Plan
 from stream_app.backends.base import Cluster
 from stream_app.backends.kafka.registry.client import open_registry
+from stream_app.backends.retention import UNLIMITED_MS, before_max_of, retention_of
 from stream_app.errors import ConfigurationError, TopicError
+from stream_app.producers.plan import Plan
 from stream_app.records import Example, Label
 from stream_app.serialization.avro import newest
 from stream_app.serialization.wire_format import WireFormat, confluent, single_object
@@ -55,7 +56,7 @@ def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) ->
         partitions: The number of partitions of each topic that are used; None: all.
 
     Returns:
-        The smaller retention time of the two topics in milliseconds; -1: records are kept forever.
+        How old a record may be that both topics accept and keep, in milliseconds; -1: of any age.
 
     Raises:
         TopicError: A topic is missing, or a label would not meet its example.
@@ -84,5 +85,5 @@ def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) ->
         ]
     if lines:
         raise TopicError(lines)
-    kept = [int(found[name].settings.get("retention.ms", "-1")) for name in names]
-    return min((time_ms for time_ms in kept if time_ms >= 0), default=-1)
+    limits = [limit for name in names for limit in (retention_of(found[name]), before_max_of(found[name]))]
+    return min((limit for limit in limits if 0 <= limit < UNLIMITED_MS), default=-1)

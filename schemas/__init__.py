@@ -1,6 +1,6 @@
 """The Avro schemas of every topic, one flat file for each record type and version: `example.v1.avsc`.
 
-A published file never changes: a change is a new file, `example.v2.avsc`, and readers know both by their fingerprints.
+A released file never changes: a change is a new file, `example.v2.avsc`, and readers know both by their fingerprints.
 `golden/` has a value of each in bytes (`example.v1.bin`) and in words (`example.v1.json`).
 """
 

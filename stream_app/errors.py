@@ -10,7 +10,6 @@
      |    +-- OffsetGoneError   a record that must be read was deleted                     exit 3
      +-- RestartNeededError     the process must be started again                          exit 4
      |    +-- UnknownOutcomeError   it is unknown whether the transaction was committed
-     |    |    +-- UnstableOffsetsError   an open transaction holds the group's offsets
      |    |    +-- OutageError       no broker could be reached
      |    +-- FencedError           a newer producer has the same transactional id
      +-- FencedAgainError       fenced soon after a start: another worker has this name    exit 5
@@ -37,11 +36,10 @@ class ErrorCode(StrEnum):
     Attributes:
         STATE_UNUSABLE: Something stored is damaged, or does not fit the configuration or this version.
         FORMAT_UNKNOWN: Something stored has a format that this version cannot read.
-        OFFSETS_LOST: Progress has commits, but the group has no committed offsets: they were deleted or have expired.
-        OFFSETS_RESET: The group's offsets are not those of the last commit: another program changed them.
         OFFSET_GONE: The next offset of a partition was deleted, or is larger than the end of the partition.
         INPUTS_DELETED: Input records that the restore needs were deleted.
         INPUTS_REPLACED: An input topic was deleted and created again, so it is not the topic that was read.
+        PROGRESS_LOST: Records of progress are gone, as after the topic was deleted.
         SNAPSHOT_MISSING: The beginning of progress was deleted, and no snapshot takes its place.
         OTHER_RULES: Another version processed the last commits with rules that this version does not have.
         DIGEST_DIFFERS: Processing the inputs again gave other outputs than were committed.
@@ -53,19 +51,21 @@ class ErrorCode(StrEnum):
         OWN_CODE_FAILED: A user's own learner or network failed.
         NEVER_COMMITTED: The task has committed nothing, or nothing at these offsets.
         EXAMPLE_UNKNOWN: The input has no such example.
-        TASK_TRIPPED: The breaker has stopped the task; resume it first.
-        TASK_NOT_TRIPPED: The breaker has not stopped the task, so there is nothing to resume.
+        STREAM_NOT_STOPPED: The breaker has not stopped the stream, so there is nothing to resume.
+        STREAM_STOPPED: The breaker has stopped the stream, so it takes no marks; resume it first.
         TASK_STOPPED: The task of an in-process application has stopped; the log says why.
         WORKERS_RUNNING: The group has members; stop all workers first.
+        HELD_BACK: An open transaction of another producer hides the end of a partition; nothing was sent.
+        OVERTAKEN: Another command or a worker has written meanwhile, so this command wrote nothing; run it again.
+        REPAIR_NEEDED: The brokers have lost the end of a transaction; start a worker, which repairs the task, first.
     """
 
     STATE_UNUSABLE = "state-unusable"
     FORMAT_UNKNOWN = "format-unknown"
-    OFFSETS_LOST = "offsets-lost"
-    OFFSETS_RESET = "offsets-reset"
     OFFSET_GONE = "offset-gone"
     INPUTS_DELETED = "inputs-deleted"
     INPUTS_REPLACED = "inputs-replaced"
+    PROGRESS_LOST = "progress-lost"
     SNAPSHOT_MISSING = "snapshot-missing"
     OTHER_RULES = "other-rules"
     DIGEST_DIFFERS = "digest-differs"
@@ -77,10 +77,13 @@ class ErrorCode(StrEnum):
     OWN_CODE_FAILED = "own-code-failed"
     NEVER_COMMITTED = "never-committed"
     EXAMPLE_UNKNOWN = "example-unknown"
-    TASK_TRIPPED = "task-tripped"
-    TASK_NOT_TRIPPED = "task-not-tripped"
+    STREAM_NOT_STOPPED = "stream-not-stopped"
+    STREAM_STOPPED = "stream-stopped"
     TASK_STOPPED = "task-stopped"
     WORKERS_RUNNING = "workers-running"
+    HELD_BACK = "held-back"
+    OVERTAKEN = "overtaken"
+    REPAIR_NEEDED = "repair-needed"
 
 
 _OURS = (str(Path(__file__).parent), "site-packages", "dist-packages")
@@ -192,10 +195,6 @@ class RestartNeededError(ArebaError):
 
 class UnknownOutcomeError(RestartNeededError):
     """The broker did not say whether the transaction was committed."""
-
-
-class UnstableOffsetsError(UnknownOutcomeError):
-    """An open transaction holds committed offsets of the group, or no broker answers."""
 
 
 class OutageError(UnknownOutcomeError):

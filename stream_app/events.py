@@ -90,7 +90,12 @@ VIEW_COMPLETE = Event("view-complete", _INFO, "", "The dashboard can read everyt
 PAGE_FAILED = Event(
     "page-failed", _WARNING, " {path}", "An HTTP page could not be written; the traceback follows.", has_traceback=True
 )
-TOPICS_AT_RISK = Event("topics", _WARNING, ": {problem}", "A topic exists, but its settings put data at risk.")
+TOPICS_AT_RISK = Event(
+    "topics",
+    _WARNING,
+    ": {problem}",
+    "A topic is missing, has grown, or has settings that put data at risk. Logged at start, and when it changes.",
+)
 SERVICE_AWAITED = Event(
     "waiting",
     _WARNING,
@@ -109,12 +114,6 @@ SCHEMA_ACCEPTED = Event(
     _INFO,
     " schema_id={schema_id} schema={schema}",
     "The schema registry has another id for a schema of this package. The worker records the id and reads its values.",
-)
-OLDER_WORKERS_AWAITED = Event(
-    "waiting",
-    _WARNING,
-    " until workers={count} of an older version have left group={group}; stop them with SIGTERM",
-    "The worker waits, because workers of two versions must not process at the same time.",
 )
 BROKERS_LOST = Event("brokers-lost", _WARNING, ": {problem}", "No Kafka broker can be reached; the worker waits.")
 BROKERS_BACK = Event(
@@ -150,14 +149,20 @@ RESTORING = Event(
     "restoring",
     _INFO,
     " task={task} state={state} offsets={examples}/{labels} of={examples_goal}/{labels_goal}",
-    "A task is being restored: its state, the offsets that its replay has reached (-1: it has not begun), and the "
-    "committed offsets. Logged every ten seconds.",
+    "A task is being restored: its state, the offsets that its replay has reached (-1: it has not begun), and those "
+    "that it has to reach. Logged every ten seconds.",
 )
 DAMAGED = Event(
     "damaged",
     _ERROR,
     " task={task}: {problem}; continuing without this snapshot",
     "A snapshot cannot be read. The task is restored from an older snapshot, or from the first offset.",
+)
+TOPIC_REPLACED = Event(
+    "topic-replaced",
+    _WARNING,
+    " task={task} {problem}",
+    "A topic was deleted and created again. The task continues; the line says what is gone.",
 )
 RESTORED = Event(
     "restored",
@@ -167,12 +172,6 @@ RESTORED = Event(
     "snapshot (-1: none).",
 )
 CHANGED = Event("changed", _INFO, " task={task} {change}", "From now on a task uses the new value of a setting.")
-GROWN = Event(
-    "grown",
-    _WARNING,
-    ": {problem}",
-    "A topic has more partitions than the application has tasks; the additional partitions are not read.",
-)
 SNAPSHOT_STARTED = Event(
     "snapshot-started",
     _INFO,
@@ -181,6 +180,22 @@ SNAPSHOT_STARTED = Event(
 )
 SNAPSHOT_COMPLETE = Event(
     "snapshot-complete", _INFO, " task={task} sequence={sequence}", "A snapshot is complete in the changelog."
+)
+RETENTION_USED = Event(
+    "retention-used",
+    _WARNING,
+    " task={task} share={share:.2f} of what the topics keep; the newest snapshot is too old",
+    "A restore of this task needs a record that has used at least half of its topic's retention; from 1 on, the broker "
+    "may have deleted it. While the worker runs, nothing is lost: stop it with SIGTERM, which saves the task. Logged "
+    "every minute for each task.",
+)
+OLD_EVENT_TIMES = Event(
+    "old-event-times",
+    _WARNING,
+    ": {streams}",
+    "New records of these streams have event times that are close to the retention of the inputs, or beyond it: the "
+    "broker deletes them soon, read or not. Logged once for each stream until its times are newer. Correct the "
+    "producer, or give the inputs a longer retention (`areba topics check` prints the command).",
 )
 TRIMMED = Event(
     "trimmed",
@@ -200,13 +215,32 @@ PARKED = Event(
     " task={task}: {problem}",
     "A task cannot be restored or processed; the other tasks continue. The line ends with the code of the problem.",
 )
-TRIPPED = Event(
-    "tripped",
+STREAM_STOPPED = Event(
+    "stream-stopped",
     _ERROR,
-    " task={task}: {problem}; {hint}",
-    "The breaker has stopped a task. Correct the producer, then run `areba resume`.",
+    " task={task} stream={stream!r}: {problem}; {hint}",
+    "The breaker has stopped a stream; its records become dead letters. Correct the producer, then run `areba resume`.",
 )
-RESUMED = Event("resumed", _INFO, " task={task}", "An operator has resumed a task that the breaker had stopped.")
+STREAM_RESUMED = Event(
+    "stream-resumed",
+    _INFO,
+    " task={task} stream={stream!r}; send its dead letters back: areba dlq replay --reason stream-stopped",
+    "An operator has resumed a stream that the breaker had stopped.",
+)
+ERASED = Event(
+    "erased",
+    _INFO,
+    " task={task} stream={stream!r} ids={ids} pending={pending} waiting={waiting} closed={closed} queued={queued}",
+    "`areba erase` took effect: the mark names so many ids, and the state had so many pending examples, waiting "
+    "labels, closed ids and examples in the queues of all learners with these ids.",
+)
+PURGED = Event(
+    "purged",
+    _INFO,
+    " task={task} sequence={sequence}",
+    "No snapshot that a restore loads has anything of what was erased before this sequence, and the chunks of older "
+    "snapshots have tombstones; Kafka deletes them when it compacts the changelog.",
+)
 ABORTED = Event("aborted", _WARNING, ": {problem}", "A transaction was aborted; its tasks are restored.")
 HANGING = Event(
     "hanging",
@@ -232,8 +266,8 @@ UNBLOCKED = Event(
 REPAIRED = Event(
     "repaired",
     _WARNING,
-    " task={task} {counts}: their commit markers were lost",
-    "Committed outputs that no reader could see were published again.",
+    " task={task} {counts}: they could not be read",
+    "Committed outputs that no reader could see were published again; `progress`: only records of progress were lost.",
 )
 TRACES_DROPPED = Event(
     "traces-dropped",
@@ -289,17 +323,36 @@ PROGRESS = Event(
 DEAD_LETTERS = Event(
     "dead-letters",
     _WARNING,
-    " reason={reason} count={count} last: task={task} stream={stream} {side} offset={offset}; look: {command}",
-    "Records became dead letters: their number since the previous line, the last one, and the command that shows it.",
+    " reason={reason} count={count} last: task={task} stream={stream} {side} offset={offset}; look: {command}{why}",
+    "Records became dead letters: their number since the previous line, the last one, the command that shows it, and "
+    "for a late or orphan label how late it was and which setting decided.",
 )
 LABELS_MISSING = Event(
     "labels",
     _WARNING,
     ": {streams}",
-    "Labels of some streams have stopped coming, or too many of their examples end without a label.",
+    "Labels of some streams have stopped coming, too many of their examples end without a label, or most of their "
+    "newest labels meet no example.",
+)
+TABLE_NEAR_BOUND = Event(
+    "table-near-bound",
+    _WARNING,
+    ": {streams}",
+    "A table of these streams is almost full and will lose what is still needed; the line names the setting. Raise it, "
+    "or correct what fills the table. Logged once for each stream until the table is smaller.",
 )
 LABELS_RETURNED = Event(
     "labels", _INFO, " task={task} stream={stream!r}: they are coming again", "Labels of a stream are coming again."
+)
+
+VALUES_LIMITED = Event(
+    "values-limited",
+    _WARNING,
+    " task={task} stream={stream!r} learner={learner!r} examples={examples} steps={steps}",
+    "A learner has met values that a network cannot take as they stand. The numbers count from the task's restore: of "
+    "examples with a feature beyond 1e6, which a learner without a scaler takes as 1e6, and of steps that a network of "
+    "your own did not take because a gradient was not finite. Look for marks of missing values, such as 3.4e38, in "
+    "what the producer sends, and set `scaler: standard`. At most one such line a minute; `/metrics` has all numbers.",
 )
 
 CHANGE_FLAGGED = Event(

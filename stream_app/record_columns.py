@@ -149,13 +149,25 @@ def repeated(cell: Cell, count: int) -> BinaryColumn:
     return BinaryColumn(one.buffer, one.starts.repeat(count), one.lengths.repeat(count))
 
 
+def log_time_ms(timestamp: int) -> int:
+    """Return the timestamp that a record has in the log, whoever set it; -1: it has none; see `RawRecords`."""
+    return -timestamp if timestamp < -1 else timestamp
+
+
+def event_time_ms(timestamp: int) -> int:
+    """Return the time that the producer gave a record; -1 if the log has none; see `RawRecords`."""
+    return max(timestamp, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class RawRecords:
     """Undecoded records of one input partition, n rows in the order of their offsets.
 
     Attributes:
         offsets: int64 `[n]`, ascending, with gaps at the control records of transactions.
-        timestamps: int64 `[n]`, milliseconds since 1970; -1 for a record without CreateTime.
+        timestamps: int64 `[n]`, milliseconds since 1970: the event time (CreateTime) as the producer gave it; -1 if it
+            gave none. A time that the log set instead (LogAppendTime) is negative, so that nobody takes it for an
+            event time; see `log_time_ms`.
         keys: n keys.
         values: n values; null is a tombstone, which is malformed in an input.
         headers: By row; rows without headers are absent.
@@ -169,6 +181,11 @@ class RawRecords:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def first_log_time_ms(self) -> int:
+        """The timestamp that the first record has in the log; -1: it has none."""
+        return log_time_ms(int(self.timestamps[0]))
 
     @classmethod
     def of(
@@ -196,7 +213,8 @@ class OutputRecords:
     Attributes:
         keys: n keys.
         values: n values.
-        timestamps: int64 `[n]`, event times in milliseconds, each taken from the input record that caused it.
+        timestamps: int64 `[n]`, milliseconds since 1970; 0: the time of sending, as in all records but inputs. Where
+            the topic has LogAppendTime, the log sets its own time.
         headers: By row; rows without headers are absent.
     """
 

@@ -1,8 +1,10 @@
 """The records of every topic: one by one, as people and tools see them, and in columns, as the stages use them.
 
-Event time is the CreateTime of the Kafka record, in milliseconds since 1970. A class is 0 or 1, where 1 is positive.
+Event time is the CreateTime of an input record, in milliseconds since 1970. An output has the event time of the record
+that caused it as a field; its own timestamp is the time at which the log took it. Class 1 is positive.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,11 +19,10 @@ MAX_ID_BYTES = 64
 ID_WORDS = 1 + MAX_ID_BYTES // 8
 """Number of uint64 words of one id: its length in bytes, then its bytes, little-endian, padded with zeros."""
 
-DEAD_LETTER_BYTES = 256
-"""Bytes that a dead letter adds in headers, when the name of the input topic has up to 18 bytes."""
-
 MAX_LEARNERS = 16
 """Most learners of a stream: each predicts every example, and keeps a model and a score of each pending example."""
+DEAD_LETTER_BYTES = 300
+"""Bytes that a dead letter adds in headers, when the name of the input topic has up to 18 bytes."""
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Mapping[int, Sequence[Header]]
@@ -66,6 +67,8 @@ class MarkKind(IntEnum):
 
     ADVANCE = 0
     PROMOTE = 1
+    RESUME = 2
+    ERASE = 3
 
 
 class OutcomeKind(IntEnum):
@@ -96,6 +99,7 @@ class Reason(IntEnum):
     ORPHAN_LABEL = 13
     UNKNOWN_LEARNER = 14
     WRONG_KEY = 15
+    STREAM_STOPPED = 16
 
     @property
     def text(self) -> str:
@@ -106,6 +110,40 @@ class Reason(IntEnum):
     def malformed(self) -> bool:
         """Whether the record alone is the cause, not the state of its stream."""
         return self <= Reason.BAD_TIME or self is Reason.WRONG_KEY
+
+
+class Cause(IntEnum):
+    """Why a label became the dead letter `late-label` or `orphan-label`: which setting, mark or act decided.
+
+    Attributes:
+        NONE: Another reason.
+        EXPIRED_EXAMPLE: Its example had been closed without a label by `join.ttl_ms`.
+        EVICTED_EXAMPLE: Its example had been evicted, because too many waited.
+        ADVANCED_EXAMPLE: An `advance` mark had closed its example.
+        LATE_EXAMPLE: It waited for its example, which had expired when it came.
+        EXPIRED_LABEL: It waited, and no example came within `join.ttl_ms`.
+        ADVANCED_LABEL: It waited until an `advance` mark came.
+        TOO_MANY_LABELS: It was the oldest of too many waiting labels.
+        TOO_MANY_BYTES: It was the oldest of waiting labels that had too many bytes.
+        OLD_LABEL: It had expired when it came, and no example of its id was known.
+        LARGE_LABEL: It alone is larger than the waiting labels of a stream may be.
+        RESET: It waited in a stream that was reset.
+        ERASED: It waited when an `erase` mark named its id.
+    """
+
+    NONE = 0
+    EXPIRED_EXAMPLE = 1
+    EVICTED_EXAMPLE = 2
+    ADVANCED_EXAMPLE = 3
+    LATE_EXAMPLE = 4
+    EXPIRED_LABEL = 5
+    ADVANCED_LABEL = 6
+    TOO_MANY_LABELS = 7
+    TOO_MANY_BYTES = 8
+    OLD_LABEL = 9
+    LARGE_LABEL = 10
+    RESET = 11
+    ERASED = 12
 
 
 REASONS = {reason.text: reason for reason in Reason}
@@ -148,12 +186,13 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A control record: `advance` has a `time_ms`, `promote` has a `learner`."""
+    """A control record: `advance` has a `time_ms`, `promote` a `learner`, `erase` has `digests`, `resume` nothing."""
 
     stream: str
     kind: MarkKind
     time_ms: int | None = None
     learner: str | None = None
+    digests: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +206,7 @@ class Prediction:
     score: float
     predicted_class: int
     model_version: int
+    event_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +226,7 @@ class Outcome:
     delay_ms: int | None
     example_offset: int | None
     label_offset: int | None
+    event_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,18 +271,19 @@ class Metric:
     change_began: int | None
     gmean_before: float | None
     labels_to_recover: int | None
+    event_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What one transaction did for one task: the offset ranges that it read (ends are exclusive), and what it wrote.
 
-    `digest` is SHA-256, chained over offsets and output bytes. `records` is the number of output records. `tripped` is
-    the reason why the breaker stopped the task after this transaction. For each output topic, `..._start` is the end
-    offset of the task's partition after the previous commit, and `..._records` the number of records that this commit
-    wrote there. `rules` is the number of the rules under which the records were processed, `partitions` the number of
-    tasks. The topic ids tell a topic from a later topic of the same name (KIP-516). A record of version 1 has the
-    defaults.
+    `digest` is SHA-256, chained over offsets and output bytes. `records` is the number of output records. For each
+    output topic, `..._start` is the end offset of the task's partition after the previous commit, and `..._records` the
+    number of records that this commit wrote there. `rules` is the number of the rules that decide results, `partitions`
+    the number of tasks. The topic ids tell a topic from a later one of its name (KIP-516). `stopped_streams` is the
+    number of streams that are stopped after this commit, and `stopped` has the reasons of the first of them by stream,
+    as a JSON object (`snapshot.stops.stopped_text`).
     """
 
     sequence: int
@@ -251,24 +293,35 @@ class Commit:
     labels_end: int
     digest: bytes
     records: int
-    tripped: str | None
     transactional_id: str = ""
     rules: int = 1
     partitions: int = 0
     examples_topic_id: str = ""
     labels_topic_id: str = ""
-    predictions_start: int = -1
+    predictions_start: int = 0
     predictions_records: int = 0
-    outcomes_start: int = -1
+    outcomes_start: int = 0
     outcomes_records: int = 0
-    metrics_start: int = -1
+    metrics_start: int = 0
     metrics_records: int = 0
-    dead_letters_start: int = -1
+    dead_letters_start: int = 0
     dead_letters_records: int = 0
+    predictions_topic_id: str = ""
+    outcomes_topic_id: str = ""
+    metrics_topic_id: str = ""
+    dead_letters_topic_id: str = ""
+    stopped_streams: int = 0
+    stopped: str = "{}"
+
+    @property
+    def stops(self) -> Mapping[str, str]:
+        """The reasons of the stopped streams that this record names, by stream."""
+        found: dict[str, str] = json.loads(self.stopped)
+        return found
 
 
-CONFIGURATION, RESUME, SEED, SKIP = "configuration", "resume", "seed", "skip"
-RESET, REPAIR, ADOPT = "reset", "repair", "adopt"
+CONFIGURATION, STOP, SEED, SKIP = "configuration", "stop", "seed", "skip"
+RESET, REPAIR, ADOPT, SNAPSHOT = "reset", "repair", "adopt", "snapshot"
 """The kinds of acts, see `Act`."""
 
 
@@ -276,13 +329,12 @@ RESET, REPAIR, ADOPT = "reset", "repair", "adopt"
 class Act:
     """A recorded act: something that changes results and is not an input record.
 
-    `configuration` (`text` has the settings), `resume` (a note), `seed` (a part of an imported learner's state), `skip`
-    (inputs were lost), `reset` (the name of a stream that starts again), `repair` (outputs whose commit markers were
-    lost were published again), `adopt` (records of other writers in the output topics were accepted).
+    `configuration` (`text` has the settings), `stop` (the breaker stopped a stream, with the reason), `seed` (a part of
+    an imported learner's state), `skip` (inputs were lost), `reset` (a stream starts again), `repair` (outputs whose
+    markers were lost were published again), `adopt` (others' outputs were accepted), `snapshot` (a restore may use it).
 
-    It holds from the commit record with `sequence` on. `engine` is the version of areba that wrote it. A long
-    text is cut into `parts` records with consecutive sequences. Only `configuration` has `rules`, the number of the
-    rules that decide results, and `partitions`, the number of tasks; they are 0 in records of older versions.
+    It holds from the commit record with `sequence` on. `engine` is the version of areba that wrote it. A long text is
+    cut into `parts` records with consecutive sequences. Only `configuration` has `rules` and `partitions`.
     """
 
     sequence: int

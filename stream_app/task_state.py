@@ -15,7 +15,6 @@ class TaskState(StrEnum):
         REPLAYING: Inputs are processed again along the recorded ranges.
         REPAIRING: Committed outputs that nobody can read are published again.
         LIVE: The task takes new records.
-        TRIPPED: The breaker stopped the task; `areba resume` lets it continue.
         PARKED: The task cannot be restored or processed; the other tasks continue.
         NEW: The task has never committed anything (`areba inspect`).
         IDLE: The group has no workers; the next worker continues the task (`areba inspect`).
@@ -28,7 +27,6 @@ class TaskState(StrEnum):
     REPLAYING = "replaying"
     REPAIRING = "repairing"
     LIVE = "live"
-    TRIPPED = "tripped"
     PARKED = "parked"
     NEW = "new"
     IDLE = "idle"
@@ -40,7 +38,7 @@ class TaskState(StrEnum):
         return self in (TaskState.LOADING, TaskState.READING, TaskState.REPLAYING, TaskState.REPAIRING)
 
 
-INSPECTED = (TaskState.NEW, TaskState.IDLE, TaskState.RUNNING, TaskState.TRIPPED, TaskState.PARKED)
+INSPECTED = (TaskState.NEW, TaskState.IDLE, TaskState.RUNNING, TaskState.PARKED)
 """The states that `areba inspect` shows."""
 
 REPORTED = tuple(state for state in TaskState if state not in (TaskState.NEW, TaskState.IDLE, TaskState.RUNNING))

@@ -18,8 +18,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import DataSet
 from stream_app.errors import ArebaError
+from stream_app.producers.datasets.base import DataSet
 from stream_app.terminal import say
 from study.report.scores import curves_of
 from study.run.experiment import choose, load_all, runs_of

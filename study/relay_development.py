@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.synthetic import Drift
+from stream_app.producers.synthetic import Drift
 from study.run.experiment import StreamChoice
 from study.run.streams import made
 from study.unseen_streams import Made, made_of

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
-from stream_app.learners.registry import build
+from stream_app.learners.factory import build
 from stream_app.records import ID_WORDS, Floats, Operation
 from stream_app.terminal import say
 from study.relay import verdicts

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Learner, Operations
-from stream_app.learners.method_state import ALL_MECHANISMS, WITH_CHALLENGER, WITH_GATES
-from stream_app.learners.methods.relay import relay
-from stream_app.learners.registry import build, build_dense
-from stream_app.learners.shared_buffers import LearnerResources
+from stream_app.learners.factory import LearnerResources, build, build_dense
+from stream_app.learners.methods.relay.relay import RELAY as METHOD
+from stream_app.learners.methods.relay.relay import relay
+from stream_app.learners.methods.relay.state import ALL_MECHANISMS, WITH_CHALLENGER, WITH_GATES
 from stream_app.records import ID_WORDS, Operation
 from stream_app.terminal import say
 from study.relay import Score, write_results
@@ -41,9 +41,9 @@ LEARNERS = ("areba_20", *WITHOUT)
 
 
 def relay_without(mechanism: int, features: int, seed: bytes) -> Learner:
-    """Return RELAY with its defaults, without one of the mechanisms of `method_state.ALL_MECHANISMS`; 0: with all."""
+    """Return RELAY with its defaults, without one of the mechanisms of `relay.state.ALL_MECHANISMS`; 0: with all."""
     return build_dense(
-        lambda own, width, start: relay(own.replay_per_class, width, start, ALL_MECHANISMS & ~mechanism),
+        METHOD._replace(make=lambda own, width, start: relay(own, width, start, ALL_MECHANISMS & ~mechanism)),
         RELAY,
         features,
         seed,

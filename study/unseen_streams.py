@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import DataSet
-from producers.synthetic import Drift
 from stream_app.config import LearnerSettings
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.synthetic import Drift
 from stream_app.records import Floats
 from study.run.experiment import Experiment, Run, StreamChoice, load_all
 from study.run.streams import data_of, made

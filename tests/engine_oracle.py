@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from stream_app.config import TaskSettings
 from stream_app.records import Example, Metric
+from stream_app.snapshot.imported_state import Seed
 from stream_app.verify.reference_join import ReferenceJoin
 from stream_app.verify.reference_state import Stream
 from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
@@ -61,6 +62,13 @@ class EngineOracle(ReferenceJoin):
             queues = self._queues(settings.method, settings.budget, settings.theta)
             self.learners[stream.name, learner] = queues
 
+    def import_state(self, seed: Seed) -> None:
+        """Let a learner continue from a saved state; what its queues have is not compared from then on."""
+        self.import_learner(seed.stream, seed.features)
+        stream = self.streams[seed.stream]
+        stream.begun[seed.learner] = stream.labelled - int(seed.state["updates"].sum())
+        self.learners.pop((seed.stream, seed.learner), None)
+
     def predict(self, stream: Stream, example: Example, offset: int) -> None:
         """Store the features, from which the label will be learned."""
         self.features[stream.name, example.id] = tuple(example.features)
@@ -75,6 +83,12 @@ class EngineOracle(ReferenceJoin):
         """Move the example to the other queue."""
         if queues := self.learners.get((stream.name, learner)):
             queues.correct(id_, label)
+
+    def forget(self, stream: Stream, digests: frozenset[str]) -> None:
+        """Take the examples out of the queues."""
+        for queues in [held for (name, _), held in self.learners.items() if name == stream.name]:
+            every = [kept.id for queue in queues.of for kept in queue.examples]
+            queues.forget([id_ for id_ in every if stream.digest(id_) in digests])
 
     def report(self, stream: Stream) -> None:
         """Store the current memories."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 LEAK = 0.01
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-7
+SPIKE, LEAST_LIMIT, LARGEST = 10.0, 1.0, 1e6
 POSITIVE, NEGATIVE = 1, 0
 
 
@@ -100,6 +101,13 @@ class Queues:
                     queue.capacity = 1
                 return
 
+    def forget(self, ids: Sequence[str]) -> None:
+        """Take examples out (not in the paper); AREBA's queue that becomes empty starts again with capacity 1."""
+        for queue in self.of:
+            before, queue.examples = queue.examples, [kept for kept in queue.examples if kept.id not in ids]
+            if self._method == "areba" and before and not queue.examples:
+                queue.capacity = 1
+
     def training_set(self) -> list[tuple[tuple[float, ...], int]]:
         """Return the union of both queues."""
         return [(kept.features, k) for k in (NEGATIVE, POSITIVE) for kept in self.of[k].examples]
@@ -185,14 +193,20 @@ class Network:
         return values
 
     def _adam(self, gradient: Sequence[float]) -> None:
-        """Update the parameters: Kingma and Ba 2015, algorithm 1, with epsilon outside the bias correction's root."""
+        """Update the parameters: Kingma and Ba 2015, algorithm 1, with epsilon outside the bias correction's root.
+
+        A gradient is limited by the second moment before it.
+        """
         self.updates += 1
         size = self._rate / (1.0 - BETA1**self.updates)
         scale = 1.0 / math.sqrt(1.0 - BETA2**self.updates)
-        for k, slope in enumerate(gradient):
+        for k, given in enumerate(gradient):
+            limit = SPIKE * math.sqrt(self.second[k]) * scale + LEAST_LIMIT
+            slope = min(max(given, -limit), limit)
             self.first[k] = BETA1 * self.first[k] + (1.0 - BETA1) * slope
             self.second[k] = BETA2 * self.second[k] + (1.0 - BETA2) * slope * slope
-            self.parameters[k] -= size * self.first[k] / (math.sqrt(self.second[k]) * scale + EPSILON)
+            step = size * self.first[k] / (math.sqrt(self.second[k]) * scale + EPSILON)
+            self.parameters[k] = min(max(self.parameters[k] - step, -LARGEST), LARGEST)
 
 
 def _sigmoid(x: float) -> float:

@@ -30,15 +30,13 @@ class Row(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    time_ms: int
     headers: tuple[Header, ...]
 
 
 def rows_of(records: OutputRecords) -> Iterator[Row]:
     """Yield the rows of one topic."""
-    cells = zip(records.keys, records.values, records.timestamps.tolist(), strict=True)
-    for number, (key, value, time_ms) in enumerate(cells):
-        yield Row(key, value, int(time_ms), tuple(records.headers.get(number, ())))
+    for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+        yield Row(key, value, tuple(records.headers.get(number, ())))
 
 
 class DiffersError(AssertionError):
@@ -104,7 +102,7 @@ class SecondOpinion:
             same("a prediction", found, event)
             same("a score between 0 and 1", 0 <= record.score <= 1, wanted=True)
             self.predictions[event.offset, event.learner] = record
-            self._check_envelope(row, event.stream, event.position)
+            self._check_envelope(row, event.stream, event.position, record.event_time_ms)
 
     def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[Settled]) -> None:
         """Compare how each example and repeat ended; the scores are those that were published on arrival."""
@@ -114,9 +112,10 @@ class SecondOpinion:
             if event.learner is not None and event.example_offset is not None:
                 score = self.predictions[event.example_offset, event.learner].score
             content = event.stream, event.id, event.outcome, event.label, event.learner, score
-            expected = Outcome(*content, event.delay_ms, event.example_offset, event.label_offset)
-            same("an outcome", _decoded(Outcome, row), expected)
-            self._check_envelope(row, event.stream, event.position)
+            found = _decoded(Outcome, row)
+            places = event.example_offset, event.label_offset
+            same("an outcome", found, Outcome(*content, event.delay_ms, *places, found.event_time_ms))
+            self._check_envelope(row, event.stream, event.position, found.event_time_ms)
 
     def _check_dead(self, got: Sequence[Row], wanted: Sequence[Dead]) -> None:
         """Compare which records became dead letters, why, and whether they are unchanged."""
@@ -124,10 +123,14 @@ class SecondOpinion:
         same("dead letters", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):
             record = event.record
-            same("the time of a dead letter", row.time_ms, max(1, self.sequence[event.position].time_ms))
             topic, reason = topics[record.side], event.reason.text
             is_wrong_schema = event.reason is Reason.WRONG_SCHEMA
             why = explained(record.value, self.oracle.settings.wire_format) if is_wrong_schema else ""
+            if event.reason is Reason.BAD_TIME:
+                why = ", no timestamp" if record.time_ms == -1 else f", timestamp {record.time_ms}"
+                if record.time_ms < -1:  # the log's own time, see `RawRecords`
+                    why = f", its topic has LogAppendTime ({-record.time_ms})"
+            why += f", {event.explanation}" if event.explanation else ""
             ours = (
                 ("__connect.errors.topic", topic.encode()),
                 ("__connect.errors.partition", b"%d" % partition),
@@ -138,6 +141,7 @@ class SecondOpinion:
                     f"{topic}[{partition}] offset {record.offset}: {reason}{why}".encode(),
                 ),
                 ("areba.reason", reason.encode()),
+                ("areba.event_time_ms", b"%d" % max(record.time_ms, -1)),
             )
             expected = _letter(record, ours, self.oracle.settings.dead_letter_bytes)
             same("a dead letter", (row.key, row.value, row.headers), expected)
@@ -153,18 +157,18 @@ class SecondOpinion:
             same("metrics", found, event)
             if memory is not None:
                 same(f"the queues of {event.learner}", Memory.of_metric(metric), memory)
-            self._check_envelope(row, event.stream, event.position)
+            self._check_envelope(row, event.stream, event.position, metric.event_time_ms)
 
     def _takes_one_step(self, stream: str, learner: str) -> bool:
         return self.oracle.streams[stream].learners[learner].method in ONE_STEP_A_LABEL
 
-    def _check_envelope(self, row: Row, stream: str, position: int) -> None:
-        """Compare key, time and trace header of an output with its stream and the record that caused it."""
+    def _check_envelope(self, row: Row, stream: str, position: int, event_time_ms: int) -> None:
+        """Compare key, event time and trace header of an output with its stream and the record that caused it."""
         cause = self.sequence[position]
         traces = tuple(header for header in cause.headers if header[0] == "traceparent")
         carried = traces if len(traces) == 1 and TRACE.fullmatch(traces[0][1] or b"") else ()
-        expected = stream.encode(), max(1, cause.time_ms), carried
-        same("key, time and trace", (row.key, row.time_ms, row.headers), expected)
+        expected = stream.encode(), cause.time_ms, carried
+        same("key, time and trace", (row.key, event_time_ms, row.headers), expected)
 
 
 def _letter(

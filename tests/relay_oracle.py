@@ -1,11 +1,11 @@
 """RELAY in plain Python: lists and floats, one number after the other.
 
-Written from the description in `stream_app/learners/methods/relay.py`; it shares no code with stream_app. Random words
-are those of NumPy's Philox.
+Written from the description in `stream_app/learners/methods/relay/relay.py`; it shares no code with stream_app. Random
+words are those of NumPy's Philox.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from statistics import fmean
 
@@ -17,26 +17,33 @@ DRAWN, LIMIT, JITTER_LIMIT = 4, 5.0, 144
 
 
 class Standardisation:
-    """Running moments of each feature."""
+    """Fading moments of each feature."""
 
     def __init__(self, features: int) -> None:
-        self.count = 0
-        self.means = [0.0] * features
-        self.squares = [0.0] * features
+        self.counts, self.means, self.variances = [0.0] * features, [0.0] * features, [0.0] * features
+        self.trends = [1.0] * features
 
     def add(self, features: Sequence[float]) -> None:
         """Take an example in."""
-        self.count += 1
         for i, x in enumerate(features):
-            distance = x - self.means[i]
-            self.means[i] += distance / self.count
-            self.squares[i] += distance * (x - self.means[i])
+            distance, deviation = x - self.means[i], math.sqrt(self.variances[i])
+            self.counts[i] = min(self.counts[i] + 1, 1000)
+            if deviation > 0:
+                self.trends[i] += (min((distance / deviation) ** 2, 4) - self.trends[i]) / 16
+                if not 0.1 <= self.trends[i] <= 3.3:
+                    self.counts[i] = min(self.counts[i], 4)
+                distance = min(max(distance, -LIMIT * deviation), LIMIT * deviation)
+            share = 1 / self.counts[i]
+            self.means[i] += share * distance
+            self.variances[i] = (1 - share) * (self.variances[i] + share * distance**2)
+            if self.variances[i] > 0:
+                self.variances[i] = max(self.variances[i], (1e-7 * self.means[i]) ** 2 + 1e-60)
 
     def of(self, features: Sequence[float]) -> list[float]:
         """Return the example in deviations from the mean, at most `LIMIT`."""
         scaled = []
-        for x, mean, squares in zip(features, self.means, self.squares, strict=True):
-            value = (x - mean) / math.sqrt(squares / self.count) if squares > 0 else 0.0
+        for x, mean, variance in zip(features, self.means, self.variances, strict=True):
+            value = (x - mean) / math.sqrt(variance) if variance > 0 else 0.0
             scaled.append(min(max(value, -LIMIT), LIMIT))
         return scaled
 
@@ -60,6 +67,32 @@ def gates_of(negatives: Sequence[Sequence[float]], positives: Sequence[Sequence[
         gates.append(max(floor, (largest / (largest + chance)) ** 2))
     factor = math.sqrt(features / sum(gate**2 for gate in gates))
     return [gate * factor for gate in gates]
+
+
+def trends_of(kept: Sequence[Sequence[Kept]], arrivals: Mapping[str, int]) -> list[float]:
+    """Return how much each feature grows from one example to the next, as far as that is certain."""
+    features = len(next(own for own in kept if own)[0].features)
+    large = [own for own in kept if len(own) > 1]
+    if not large:
+        return [0.0] * features
+    times = [[arrivals[example.id] for example in own] for own in large]
+    distances = [[time - fmean(own) for time in own] for own in times]
+    spread = sum(x * x for own in distances for x in own)
+    largest = max(x * x for own in distances for x in own)
+    slopes = []
+    for i in range(features):
+        values = [[float(example.features[i]) for example in own] for own in large]
+        rests = [[x - fmean(own) for x in own] for own in values]
+        variance = sum(x * x for own in rests for x in own)
+        product = sum(x * t for own, when in zip(rests, distances, strict=True) for x, t in zip(own, when, strict=True))
+        if variance == 0 or spread == 0:
+            slopes.append(0.0)
+            continue
+        explained = product**2 / spread
+        unexplained = max(variance - explained, 1e-12 * variance)
+        share = 1 - 30 * unexplained * largest / (explained * spread) if explained else 0.0
+        slopes.append(product / spread * max(share, 0.0))
+    return slopes
 
 
 class Errors:
@@ -101,6 +134,7 @@ class Relay:
         challenger: None without one.
         steps: Steps taken in all.
         gates: What each standardised feature is multiplied by.
+        trends: How much each feature grows from one example to the next.
     """
 
     def __init__(self, first: Network, replay: int, features: int, seed: bytes) -> None:
@@ -109,7 +143,8 @@ class Relay:
         self.steps = 0
         self._first, self._replay, self._features = first, replay, features
         self._standardisation = Standardisation(features)
-        self.gates = [1.0] * features
+        self.gates, self.trends = [1.0] * features, [0.0] * features
+        self._arrivals: dict[str, int] = {}
         self._fast, self._slow = Errors(0.05), Errors(0.005)
         self._labels = self._waiting = self._since_alarm = 0
         key, start = np.frombuffer(seed[:16], "<u8"), np.frombuffer(seed[16:], "<u8")
@@ -119,9 +154,10 @@ class Relay:
 
     challenger: Challenger | None
 
-    def predict(self, features: Sequence[float]) -> float:
+    def predict(self, id_: str, features: Sequence[float]) -> float:
         """Return P(class 1)."""
         self._standardisation.add(features)
+        self._arrivals[id_] = len(self._arrivals)
         self._waiting += 1
         return self.average.score(self._gated(self._standardisation.of(features)))
 
@@ -145,7 +181,8 @@ class Relay:
         while 16 * period <= len(self.kept[0]) + len(self.kept[1]):
             period *= 2
         if self._labels % period == 0:
-            scaled = [[self._standardisation.of(kept.features) for kept in own] for own in self.kept]
+            self.trends = trends_of(self.kept, self._arrivals)
+            scaled = [[self._today(kept) for kept in own] for own in self.kept]
             self.gates = gates_of(*scaled)
         steps = min(max(self._waiting, 1), 8) * (4 if self._features < 8 else 1)
         self._waiting = 0
@@ -210,11 +247,17 @@ class Relay:
             for draw, half in enumerate(halves):
                 among = min(recent[k], 50) if draw == 3 else recent[k]
                 back = 0 if k == newest and draw == 0 else half * among >> 32
-                inputs = self._standardisation.of(self.kept[k][-1 - back].features)
+                inputs = self._today(self.kept[k][-1 - back])
                 if recent[k] < JITTER_LIMIT:
                     inputs = [x + noise for x, noise in zip(inputs, self._noise(recent[k]), strict=True)]
                 batch.append((self._gated(inputs), k))
         return batch
+
+    def _today(self, example: Kept) -> list[float]:
+        """Return a kept example as it would be today, standardised."""
+        age = len(self._arrivals) - self._arrivals[example.id]
+        moved = [x + slope * age for x, slope in zip(example.features, self.trends, strict=True)]
+        return self._standardisation.of(moved)
 
     def _gated(self, inputs: Sequence[float]) -> list[float]:
         return [x * gate for x, gate in zip(inputs, self.gates, strict=True)]

@@ -16,7 +16,6 @@ from statistics import median
 from typing import Any
 
 from benchmarks.rows import Row, at_most, below
-from producers import datasets
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -26,6 +25,7 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
+from stream_app.producers import datasets
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
@@ -90,9 +90,9 @@ class _Counting(Observer):
         self.snapshots += 1
         self.saved_bytes += size
 
-    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
         """Record that the task is live."""
-        super().restored(task, sequence, snapshot, records)
+        super().restored(task, sequence, committed, snapshot, records)
         self.back_s = time.monotonic()
         self.reprocessed = records
 

@@ -26,7 +26,7 @@ from benchmarks.peers.measurement import cpu_s
 from benchmarks.rows import Row, at_most, below
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
-from stream_app.backends.base import Committed, LogReader, TopicInfo, TopicPartition
+from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -172,7 +172,7 @@ def run_native(servers: str, prefix: str, count: int) -> list[float]:
             continue
         transaction.begin()
         group = source.group_metadata()
-        ends = {part.partition: Committed(int(part.records.offsets[-1]) + 1, "") for part in fetched}
+        ends = {part.partition: int(part.records.offsets[-1]) + 1 for part in fetched}
         transaction.send_offsets(ends, group)
         for part in fetched:
             values = repeated(OUTPUT, len(part.records))

@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Callable
 
-from producers.manifest import Manifest
-from producers.plan import Plan
-from producers.replay import replay
 from stream_app.backends.base import Sender
 from stream_app.backends.clock import SystemClock
 from stream_app.errors import ArebaError
+from stream_app.producers.manifest import Manifest
+from stream_app.producers.plan import Plan
+from stream_app.producers.replay import replay
 
 JOIN_TIMEOUT_S = 10.0
 

@@ -23,7 +23,6 @@ from ops.demo.streams import CONFIGURATION_FILE, configuration, environment, rep
 from ops.demo.view import PARTITIONS, View, panels_of
 from ops.keeper import unless_interrupted
 from ops.workers import LIVE, ProcessWorkers, ThreadWorkers, Workers, tasks_of
-from producers.manifest import Manifest
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Sender
 from stream_app.backends.clock import SystemClock
@@ -36,6 +35,7 @@ from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.config import Config
 from stream_app.errors import ArebaError
 from stream_app.monitor.watcher import Watcher
+from stream_app.producers.manifest import Manifest
 from stream_app.terminal import Terminal
 from stream_app.verify.verify import Report, verify
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from producers.label_delay import parse_label_delay
-from producers.plan import Plan, StreamPlan
-from producers.sources import parse_source
 from stream_app.config import Config, load
+from stream_app.producers.label_delay import parse_label_delay
+from stream_app.producers.plan import Plan, StreamPlan
+from stream_app.producers.sources import parse_source
 
 CONFIGURATION_FILE = "demo.yaml"
 

@@ -14,13 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ops import figure
 from ops.demo.conclusion import duration
 from ops.demo.streams import STREAMS
-from producers.manifest import Manifest
-from producers.plan import Plan
-from producers.schedule import Schedule, schedule
 from stream_app.backends.partitioner import partition_of
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.table import figures_table, summary
 from stream_app.monitor.watcher import Watcher
+from stream_app.producers.manifest import Manifest
+from stream_app.producers.plan import Plan
+from stream_app.producers.schedule import Schedule, schedule
 from stream_app.records import Side
 from stream_app.terminal import Terminal
 

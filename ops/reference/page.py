@@ -1,33 +1,44 @@
 """The page: its sections in order."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ops.reference.commands import commands_section
+from ops.reference.promises import promises_section
 from ops.reference.settings import settings_section
 from ops.reference.text import table
 from ops.reference.topics import records_section, topics_section
 from ops.reference.worker import exit_statuses_section, log_events, metrics_section, reasons_section, words_section
-from producers.cli import main as replay_command
+from stream_app.admin.problems import ProblemCode
 from stream_app.cli.main import cli as areba_command
 from stream_app.errors import ErrorCode
+from stream_app.producers.cli import main as replay_command
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 
+def _beginning() -> Iterator[str]:
+    """Yield the title, links to the sections, and the first section."""
+    yield "# Reference\n"
+    yield "`python -m ops.reference` writes this page from the code; do not edit it.\n"
+    yield (
+        "[What you may rely on](#what-you-may-rely-on) · [Settings](#settings) · [Commands](#commands) · "
+        "[Exit statuses](#exit-statuses) · [Error codes](#error-codes) · "
+        "[Findings of verify](#findings-of-verify) · "
+        "[Problems that inspect finds](#problems-that-inspect-finds) · [Task states](#task-states) · "
+        "[Metrics](#metrics) · [Log lines](#log-lines) · [Dead-letter reasons](#dead-letter-reasons) · "
+        "[Topics](#topics) · [Records](#records)\n"
+    )
+    yield "## What you may rely on\n"
+    yield from promises_section()
+
+
 def page() -> str:
     """Return the complete page."""
     lines = [
-        "# Reference\n",
-        "`python -m ops.reference` writes this page from the code; do not edit it.\n",
-        (
-            "[Settings](#settings) · [Commands](#commands) · [Exit statuses](#exit-statuses) · "
-            "[Error codes](#error-codes) · [Findings of verify](#findings-of-verify) · [Task states](#task-states) · "
-            "[Metrics](#metrics) · "
-            "[Log lines](#log-lines) · [Dead-letter reasons](#dead-letter-reasons) · [Topics](#topics) · "
-            "[Records](#records)\n"
-        ),
+        *_beginning(),
         "## Settings\n",
         (
             "[ops/areba.yaml](../ops/areba.yaml) is a complete configuration file. [changes.md](changes.md) says "
@@ -51,6 +62,9 @@ def page() -> str:
         "## Findings of verify\n",
         "A line of the report of `areba verify` that says what is wrong begins with one of these codes.\n",
         *words_section("code", Code),
+        "## Problems that inspect finds\n",
+        "A line below the table of `areba inspect` begins with one of these codes ([more](operations.md#watch)).\n",
+        *words_section("code", ProblemCode),
         "## Task states\n",
         "The words are the same in the log, `/metrics`, `/ready` and `areba inspect`.\n",
         *words_section("state", TaskState),
@@ -65,8 +79,8 @@ def page() -> str:
         *table(("line", "level", "meaning"), ((f"`{name}`", level, text) for name, level, text in log_events())),
         "## Dead-letter reasons\n",
         (
-            "The header `areba.reason` of a dead letter. The breaker stops a task after too many records with a reason "
-            "that is marked here, because their values do not tell their stream.\n"
+            "The header `areba.reason` of a dead letter. The breaker stops a stream after too many records with a "
+            "reason that is marked here: the record alone is the cause. A record without a value does not count.\n"
         ),
         *reasons_section(),
         "## Topics\n",

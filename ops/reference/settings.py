@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.reference.text import sentence, table
-from stream_app.config import MAX_HELD, METHOD_SETTINGS, Config, has_setting
+from stream_app.config import METHOD_FACTS, Config, has_setting
 
 VARIABLES = {
     "AREBA__SECTION__KEY": "Overrides `section.key` of the configuration file (`AREBA_SECTION__KEY` works, too). In "
@@ -45,17 +45,11 @@ MEANINGS: Mapping[str, str] = {
     "`unknown-stream`",
     "limits.max_record_bytes": "largest size of a value in bytes; a larger record becomes a dead letter `too-large`",
     "limits.max_features": "most features of an example; an example with more becomes a dead letter `wrong-dimension`",
-    "breaker.in_a_row": "unreadable records of one input in a row that stop the task until `areba resume`",
-    "breaker.share": "share of unreadable records among all records of one input that stops the task",
-    "breaker.share_after_records": "records of one input that must be read before this share counts",
+    "breaker.in_a_row": "malformed records of one input in a row that stop their stream until `areba resume`",
+    "breaker.share": "share of malformed records among all records of a stream in one input that stops the stream",
+    "breaker.share_after_records": "records since a stream's first malformed record after which this share counts",
 }
 """Settings that the configuration's classes describe in one sentence together."""
-
-VALUES: Mapping[str, str] = {
-    "join.max_pending_per_stream": f"integer from 1 to {MAX_HELD:,}",
-    "join.max_waiting_per_stream": f"integer from 1 to {MAX_HELD:,}",
-}
-"""Settings whose class also takes what older versions have recorded."""
 
 
 def _values(schema: Mapping[str, Any]) -> str:
@@ -94,7 +88,7 @@ def settings_section() -> Iterator[str]:
             default = "the host's name" if key == "instance" else _default(defaults[section][key])
             name = f"{section}.{key}"
             meaning = meanings.get(key) or MEANINGS[name]
-            rows.append((f"`{key}`", default, VALUES.get(name) or _values(field), sentence(meaning)))
+            rows.append((f"`{key}`", default, _values(field), sentence(meaning)))
         yield from table(("setting", "default", "values", "meaning"), rows)
     yield "### At the top of the file\n"
     yield from table(
@@ -135,8 +129,8 @@ def _learner_settings(definitions: Mapping[str, Any]) -> Iterator[str]:
     yield "The settings of an entry of `learners`. A setting that the method does not have is an error.\n"
     rows = []
     for key, field in definition["properties"].items():
-        having = [f"`{method}`" for method, own in METHOD_SETTINGS.items() if key in own]
-        lacking = [f"`{method}`" for method in METHOD_SETTINGS if not has_setting(method, key)]
+        having = [f"`{method}`" for method, facts in METHOD_FACTS.items() if key in facts.settings]
+        lacking = [f"`{method}`" for method in METHOD_FACTS if not has_setting(method, key)]
         every = f"all but {', '.join(lacking)}" if lacking else "all"
         methods = "your own" if key == "options" else ", ".join(having) or every
         default = _default(field["default"]) if "default" in field else "`{}`" if key == "options" else "required"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
-import schemas
 from ops.reference.text import table
+from stream_app import schemas
 from stream_app.backends import topics as topic_plan
 from stream_app.serialization.codec import decode_one
 from stream_app.testing import InProcess
@@ -60,8 +60,8 @@ def _wrapped(text: str, width: int = 116) -> Iterator[str]:
 TOPICS = {
     "examples": "Input. Key: the stream. Timestamp: when the event happened.",
     "labels": "Input. Key: the stream. Timestamp: when the class became known.",
-    "predictions": "One for each example, or one for each learner with `predictions: all`. Timestamp: the example's.",
-    "outcomes": "How each example was closed, and each duplicate. Timestamp: that of the record that closed it.",
+    "predictions": "One for each example, or one for each learner with `predictions: all`.",
+    "outcomes": "How each example was closed, and each duplicate.",
     "metrics": "One for each learner after every `metrics.every_labels` labels, and at an `advance` mark.",
     "dead_letters": "Records that could not be processed: their own key, value and headers, and further headers.",
     "changelog": "Internal. Snapshots in chunks, and manifests that list them.",
@@ -71,9 +71,11 @@ TOPICS = {
 SETTINGS_SHOWN = (
     "cleanup.policy",
     "message.timestamp.type",
+    "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
     "max.message.bytes",
     "retention.ms",
+    "max.compaction.lag.ms",
 )
 
 

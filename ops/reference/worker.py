@@ -22,16 +22,20 @@ REASONS: Mapping[Reason, str] = {
     Reason.NOT_FINITE: "A feature is NaN or infinite.",
     Reason.BAD_ID: "The stream's name does not have 1 to 249 bytes of UTF-8, or the id not 1 to 64.",
     Reason.BAD_LABEL: "The class is neither 0 nor 1, or the revision is negative.",
-    Reason.BAD_TIME: "The timestamp is missing, or is not after the beginning of 1970.",
+    Reason.BAD_TIME: "The timestamp is missing or not after the beginning of 1970, or the log set it (LogAppendTime).",
     Reason.UNKNOWN_STREAM: "The stream is not configured and `unknown_streams` is `dead-letter`; or the task has "
     "`limits.max_streams_per_task` streams; or a label or mark comes before the first example of a stream that is "
     "not configured.",
     Reason.CONFLICTING_EXAMPLE: "An example with this id is known and has other features.",
     Reason.CONFLICTING_LABEL: "A label with this id is known and has the other class.",
-    Reason.LATE_LABEL: "The example of this label was closed before the label came.",
-    Reason.ORPHAN_LABEL: "No example came for this label within `join.ttl_ms`, or too many labels waited.",
+    Reason.LATE_LABEL: "The example of this label was closed before the label came. The message says how long "
+    "before, and which setting decided: `join.ttl_ms` or `join.max_pending_per_stream`.",
+    Reason.ORPHAN_LABEL: "No example with the id of this label is known. The message says which bound ended the "
+    "label: `join.ttl_ms`, or `join.max_waiting_...` if too many labels waited. A closed example is known for "
+    "`join.closed_ttl_ms`, at most `join.max_closed_per_stream` of them.",
     Reason.UNKNOWN_LEARNER: "A `promote` mark names a learner that the stream does not have.",
     Reason.WRONG_KEY: "The key of the record is not the name of its stream.",
+    Reason.STREAM_STOPPED: "The breaker had stopped the stream. After `areba resume`, the record can be sent back.",
 }
 """What each reason means to the sender of the record."""
 
@@ -69,14 +73,10 @@ def reasons_section() -> Iterator[str]:
     yield from table(
         ("reason", "meaning", "counts for the breaker"),
         (
-            (f"`{reason.text}`", REASONS[reason], "yes" if reason in UNREADABLE else "")
+            (f"`{reason.text}`", REASONS[reason], "yes" if reason.malformed else "")
             for reason in sorted(Reason, key=lambda reason: reason.text)
         ),
     )
-
-
-UNREADABLE = frozenset({Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.TOO_LARGE})
-"""Reasons of values that do not name their stream: only these stop a task."""
 
 
 def _tree(error: type[errors.ArebaError]) -> Iterator[type[errors.ArebaError]]:

@@ -4,14 +4,14 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
-from producers.datasets.base import DataSet, Recipe
-from producers.datasets.cervical import RECIPE as CERVICAL
-from producers.datasets.credit import RECIPE as CREDIT
-from producers.datasets.files import data_dir_from_environment
-from producers.datasets.forest import RECIPE as FOREST
-from producers.datasets.fraud import RECIPE as FRAUD
-from producers.datasets.mnist import RECIPE as MNIST
 from stream_app.errors import DataSetError
+from stream_app.producers.datasets.base import DataSet, Recipe
+from stream_app.producers.datasets.cervical import RECIPE as CERVICAL
+from stream_app.producers.datasets.credit import RECIPE as CREDIT
+from stream_app.producers.datasets.files import data_dir_from_environment
+from stream_app.producers.datasets.forest import RECIPE as FOREST
+from stream_app.producers.datasets.fraud import RECIPE as FRAUD
+from stream_app.producers.datasets.mnist import RECIPE as MNIST
 
 __all__ = ["RECIPES", "DataSet", "Recipe", "find", "load"]
 

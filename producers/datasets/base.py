@@ -8,8 +8,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.files import PublishedFile, ShippedFile
 from stream_app.errors import DataSetError
+from stream_app.producers.datasets.files import PublishedFile, ShippedFile
 
 Rows: TypeAlias = NDArray[Any]
 """Rows as published, `[n, columns]`, in a type that holds them exactly."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import Recipe, Rows, first_content, scaled
-from producers.datasets.files import PublishedFile, ShippedFile
+from stream_app.producers.datasets.base import Recipe, Rows, first_content, scaled
+from stream_app.producers.datasets.files import PublishedFile, ShippedFile
 
 BIOPSY = 35
 

@@ -1,12 +1,15 @@
-"""Make the shipped files from the publishers': `python -m producers.datasets.cut PUBLISHED_FOLDER TARGET_FOLDER`."""
+"""Make the shipped files from the publishers'.
+
+python -m stream_app.producers.datasets.cut PUBLISHED_FOLDER TARGET_FOLDER
+"""
 
 import hashlib
 import lzma
 import sys
 from pathlib import Path
 
-from producers.datasets import RECIPES
-from producers.datasets.base import Recipe
+from stream_app.producers.datasets import RECIPES
+from stream_app.producers.datasets.base import Recipe
 from stream_app.terminal import say
 
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pooch
 
-from producers.datasets.base import Recipe
-from producers.datasets.files import PublishedFile, check
 from stream_app.errors import DataSetError
+from stream_app.producers.datasets.base import Recipe
+from stream_app.producers.datasets.files import PublishedFile, check
 
 CONNECT_TIMEOUT_S = 30
 """The longest wait for an answer, and between two parts of an answer."""

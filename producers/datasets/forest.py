@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import Recipe, Rows, scaled
-from producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
-from producers.draws import Draws
+from stream_app.producers.datasets.base import Recipe, Rows, scaled
+from stream_app.producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
+from stream_app.producers.draws import Draws
 
 NEGATIVE_TYPE, NEGATIVES = 1, 200_000
 POSITIVE_TYPE, POSITIVES = 4, 2_000

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import Recipe, Rows
-from producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
+from stream_app.producers.datasets.base import Recipe, Rows
+from stream_app.producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
 
 SHIPPED_ROWS = 125_000
 """The longest prefix, in thousands, that packs into 12,000,000 bytes, so that all shipped files take 15 MB."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import Recipe, Rows
-from producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
-from producers.draws import Draws
 from stream_app.errors import DataSetError
+from stream_app.producers.datasets.base import Recipe, Rows
+from stream_app.producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
+from stream_app.producers.draws import Draws
 
 NEGATIVE_DIGIT, NEGATIVES = 7, 6_000
 POSITIVE_DIGIT, POSITIVES = 2, 60

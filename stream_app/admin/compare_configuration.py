@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from stream_app.admin.import_model import as_recorded, newest_task
 from stream_app.admin.models import Place
+from stream_app.admin.saved_models.import_model import as_recorded, newest_task
 from stream_app.config import changes
 from stream_app.errors import StateError
 

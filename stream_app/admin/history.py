@@ -5,43 +5,42 @@ every commit record. So the result is the state from which a worker would contin
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stream_app import __version__
+from stream_app.admin.progress.reading import (
+    POLL_RECORDS,
+    POLL_S,
+    READ_TIMEOUT_S,
+    finish,
+    last_commit,
+    named_snapshots,
+    progress_tail,
+    records_of,
+)
 from stream_app.backends.base import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
+from stream_app.backends.retention import deleted
 from stream_app.config import Config, TaskSettings
-from stream_app.errors import ErrorCode, StateError, UnknownOutcomeError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, RESUME, Act, Commit
+from stream_app.records import CONFIGURATION, Act, Commit
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.changelog import manifests_of
-from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, progress_record
 from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.restore import Pause, Restore
 from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
+from stream_app.recovery.snapshot_writer import SnapshotTimes
 from stream_app.serialization import codec
+from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.parts import WholeActs
 from stream_app.task_state import TaskState
 
-READ_TIMEOUT_S = 30.0
-"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
-
-POLL_RECORDS = 10_000
-
-POLL_S = 0.1
-
-TAIL_RECORDS = 1_000
-"""Records at the end of progress that are read first: seconds of a busy task, and more acts than operators write."""
-
-NO_SNAPSHOTS_S = 86_400.0
+NO_SNAPSHOTS = SnapshotTimes(86_400.0, 86_400.0)
 """Time until the first snapshot: a rebuilt task does not take any."""
-
-Answer = TypeVar("Answer")
 
 
 class Reporter(Protocol):
@@ -83,7 +82,7 @@ class History:
         number: Number of the task.
 
     Raises:
-        StateError: The task has never committed, or its committed offsets do not come from a worker.
+        StateError: The task has never committed.
     """
 
     def __init__(self, config: Config, cluster: Cluster, number: int) -> None:
@@ -92,16 +91,17 @@ class History:
         self._number = number
         topics = config.topics
         self.inputs = (TopicPartition(topics.examples, number), TopicPartition(topics.labels, number))
-        target = committed_target(self.inputs, cluster.committed(config.group_id, self.inputs))
-        if target is None:
+        self._progress = TopicPartition(topics.progress, number)
+        last = last_commit(progress_tail(cluster, self._progress))
+        if last is None:
             raise StateError(
                 f"task {number} of {config.application.id} has never committed anything", ErrorCode.NEVER_COMMITTED
             )
-        self.target = target
-        self._progress = TopicPartition(topics.progress, number)
+        self._last_sequence = last.sequence
+        self._named = named_snapshots(cluster, self._progress)
 
     def commits(self) -> Iterator[Recorded]:
-        """Yield the commit records up to the commit that the group has committed.
+        """Yield the commit records up to the last commit.
 
         If the beginning of progress was deleted, the first record is the oldest snapshot's. The task can be rebuilt as
         it was after this commit, but the commit itself cannot be processed again.
@@ -125,7 +125,7 @@ class History:
                 if whole is not None:
                     acts.append(whole)
                     settings = TaskSettings.from_json(whole.text) if whole.kind == CONFIGURATION else settings
-            elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
+            elif isinstance(record, Commit) and record.sequence <= self._last_sequence:
                 if settings is None:
                     text = self._begins(record.sequence, "and no named snapshot can be read")
                     raise StateError(text, ErrorCode.SNAPSHOT_MISSING)
@@ -138,7 +138,7 @@ class History:
 
     def _snapshot_settings(self) -> dict[int, TaskSettings]:
         """Return the configuration in force at each named snapshot, by the progress offset of its commit record."""
-        named, number = self.target.snapshots, self._number
+        named, number = self._named, self._number
         changelog = TopicPartition(self._config.topics.changelog, number)
         found = finish(self._cluster, changelog, lambda reader: manifests_of(reader, named, number))
         return {snapshot.progress_offset: TaskSettings.from_json(manifest.settings) for snapshot, manifest in found}
@@ -197,7 +197,7 @@ class History:
             UnknownOutcomeError: The broker did not answer in time.
         """
         commit, topics = recorded.commit, self._config.topics
-        snapshots = tuple(s for s in self.target.snapshots if s.progress_offset <= recorded.progress_offset)
+        snapshots = tuple(s for s in self._named if s.progress_offset <= recorded.progress_offset)
         with ExitStack() as stack:
 
             def opened(topic: str) -> LogReader:
@@ -205,7 +205,12 @@ class History:
                 stack.callback(reader.close)
                 return reader
 
+            def found() -> Generator[bool, None, tuple[Snapshot, ...]]:
+                yield from ()
+                return snapshots
+
             logs = Logs(
+                snapshots=found,
                 progress=lambda: _Until(opened(topics.progress), recorded.progress_offset),
                 changelog=partial(opened, topics.changelog),
                 outputs=None,
@@ -214,22 +219,48 @@ class History:
                 RestoreRequest(
                     self.inputs,
                     recorded.settings,
-                    RestoreTarget(CommitPoint(commit.sequence, commit.digest), snapshots),
                     recorded.ends,
                     Writer(""),
                 ),
                 logs,
                 Breaker(self._config.breaker),
                 clock,
-                Times(READ_TIMEOUT_S, NO_SNAPSHOTS_S),
+                Times(READ_TIMEOUT_S, NO_SNAPSHOTS),
             )
             readers = [opened(partition.topic) for partition in self.inputs]
-            live = _drive(restore, readers, recorded.ends, report)
+            live = _drive(restore, readers, recorded.ends, report, partial(_check_inputs, self._cluster, self.inputs))
             return Rebuilt(live.task, commit.sequence, recorded.ends)
 
 
-def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, int], report: Reporter) -> LiveTask:
-    """Restore a task, and read the inputs that the restore asks for."""
+def _check_inputs(
+    cluster: Cluster, inputs: Sequence[TopicPartition], offsets: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    """Refuse to wait for inputs that were deleted.
+
+    Args:
+        cluster: Where the inputs are.
+        inputs: The partitions of examples and labels.
+        offsets: The first offsets that are needed.
+        wanted: The offsets up to which they are needed.
+
+    Raises:
+        StateError: Records in these ranges were deleted.
+    """
+    for place, offset, end in zip(inputs, offsets, wanted, strict=True):
+        low = cluster.watermarks(place).low
+        if offset < min(low, end):
+            text = f"task {place.partition} cannot be rebuilt without these inputs as it was at offsets {pair(wanted)}"
+            raise deleted(place, low, offset, text)
+
+
+def _drive(
+    restore: Restore,
+    readers: Sequence[LogReader],
+    wanted: tuple[int, int],
+    report: Reporter,
+    check: Callable[[tuple[int, int], tuple[int, int]], None],
+) -> LiveTask:
+    """Restore a task, and read the inputs that the restore asks for after checking that they are there."""
     with closing(restore.run()) as steps:
         while True:
             try:
@@ -239,13 +270,14 @@ def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, in
                 report(restore.position.offsets, wanted)
                 return live
             if pause is Pause.INPUTS:
+                check(restore.position.offsets, wanted)
                 for reader, offset in zip(readers, restore.position.offsets, strict=True):
                     reader.seek(offset)
             elif pause is Pause.WAITING and restore.state is TaskState.REPLAYING:
                 report(restore.position.offsets, wanted)
                 for side, reader in enumerate(readers):
                     fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None
-                    if fetched is not None and len(fetched.records):
+                    if fetched is not None:
                         restore.waiting[side].add(fetched)
                         restore.deadline.restart()
 
@@ -267,129 +299,8 @@ class _Until:
         if fetched is None or not len(fetched.records) or fetched.records.offsets[-1] < self._last:
             return fetched
         rows = int(np.searchsorted(fetched.records.offsets, self._last + 1))
-        return Fetched(fetched.partition, fetched.records.rows(0, rows), at_end=True)
+        return Fetched(fetched.partition, fetched.records.rows(0, rows), at_end=True, position=self._last + 1)
 
     def close(self) -> None:
         """Release the client."""
         self._reader.close()
-
-
-class _Patient:
-    """A reader that waits `POLL_S` for records, even if it is asked not to wait."""
-
-    def __init__(self, reader: LogReader) -> None:
-        self.seek = reader.seek
-        self.close = reader.close
-        self._reader = reader
-
-    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """Return the next records; None if none came in time."""
-        return self._reader.poll(max_records, max(timeout_s, POLL_S))
-
-
-def finish(
-    cluster: Cluster, place: TopicPartition, work: Callable[[LogReader], Generator[bool, None, Answer]]
-) -> Answer:
-    """Run a generator that reads a partition step by step, and return its result.
-
-    Args:
-        cluster: Where the partition is.
-        place: The partition.
-        work: Returns the generator, which yields after each poll whether records came.
-
-    Raises:
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    with _reading(cluster, place) as reader:
-        steps = work(_Patient(reader))
-        silent = 0
-        while silent * POLL_S < READ_TIMEOUT_S:
-            try:
-                silent = 0 if next(steps) else silent + 1
-            except StopIteration as done:
-                answer: Answer = done.value
-                return answer
-    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s")
-
-
-@contextmanager
-def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
-    reader = cluster.reader(place)
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
-    """Yield offset and value of every record of a partition from an offset on.
-
-    Raises:
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    with _reading(cluster, place) as reader:
-        if start:
-            reader.seek(start)
-        at_end = False
-        while not at_end:
-            fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
-            if fetched is None:
-                raise UnknownOutcomeError(
-                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
-                )
-            yield from zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True)
-            at_end = fetched.at_end
-
-
-def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> Iterator[Commit | Act]:
-    """Yield the records of progress from an offset on.
-
-    Raises:
-        StateError: A record is not a record of progress.
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    for offset, value in records_of(cluster, progress, start):
-        yield progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
-
-
-def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
-    """Return the last records of progress: all from the last commit record on, and some before it.
-
-    Without a commit record, all records of progress are returned.
-
-    Raises:
-        StateError: A record is not a record of progress.
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    low, high = cluster.watermarks(progress)
-    size = TAIL_RECORDS
-    while True:
-        found = list(progress_of(cluster, progress, max(low, high - size)))
-        if last_commit(found) is not None or size >= high - low:
-            return found
-        size *= 10
-
-
-def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
-    """Return the last commit record; None if there is no commit record."""
-    return next((record for record in reversed(records) if isinstance(record, Commit)), None)
-
-
-def resume_after(tail: Sequence[Commit | Act]) -> Act | None:
-    """Return the act that resumes a task; None if the breaker has not stopped the task."""
-    if tripped_by(tail) is None:
-        return None
-    return Act(tail[-1].sequence + 1, RESUME, __version__, "")
-
-
-def tripped_by(tail: Sequence[Commit | Act]) -> str | None:
-    """Return why the breaker stopped the task, from the tail of its progress; None if it is not stopped, or resumed."""
-    last = last_commit(tail)
-    if last is None:
-        return None
-    reached = last.sequence
-    for act in tail[tail.index(last) + 1 :]:  # two acts that were written at the same time have the same sequence
-        if isinstance(act, Act) and act.kind == RESUME and last.sequence < act.sequence <= reached + 1:
-            return None
-        reached = max(reached, act.sequence)
-    return last.tripped

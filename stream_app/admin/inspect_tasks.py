@@ -2,49 +2,62 @@
 
 No worker is asked, and nothing is processed again: only `areba verify` finds tasks whose digests would differ. The
 cost grows only with the number of tasks: only the tails of progress and of the outputs are read, and the manifests that
-the committed offsets name.
+progress names.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from functools import partial
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
-from stream_app.admin.history import finish, last_commit, progress_of, progress_tail, tripped_by
+import numpy as np
+
 from stream_app.admin.inspection import Input, Inspection, TaskView
-from stream_app.admin.recent_outputs import recent
-from stream_app.admin.recommit import chosen_tasks
-from stream_app.backends.base import Cluster, Committed, TopicPartition
-from stream_app.backends.partition_count import grown, partitions_of
-from stream_app.backends.reading import read_rows
-from stream_app.backends.topics import largest_batch_bytes
+from stream_app.admin.progress.reading import (
+    chosen_tasks,
+    finish,
+    last_commit,
+    named_snapshots,
+    progress_of,
+    progress_tail,
+)
+from stream_app.admin.recent.inputs import tails_of
+from stream_app.admin.recent.outputs import recent
+from stream_app.admin.standstill import standing_still
+from stream_app.backends.base import Clock, Cluster, TopicInfo, TopicPartition
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.partition_count import absent_text, partitions_of
+from stream_app.backends.questions import Retention
+from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.retention import FOREVER, retention_of
+from stream_app.backends.topics import largest_batch_bytes, problems_of
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
-from stream_app.errors import ErrorCode, StateError
+from stream_app.config.settings import Topics
+from stream_app.errors import ErrorCode, StateError, TopicError
+from stream_app.record_columns import RawRecords
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
-from stream_app.recovery.changelog import manifests_of
+from stream_app.recovery.changelog import load, manifests_of
 from stream_app.recovery.commit_point import (
-    HINT_RECOMMIT,
     HINT_SKIP,
-    RestoreTarget,
+    HINT_STOP,
     check_topic_ids,
-    committed_target,
-    offsets_lost,
-    offsets_reset,
+    progress_lost,
 )
 from stream_app.snapshot.identity import other_rules
+from stream_app.snapshot.needed_records import NeededRecords, Now
+from stream_app.snapshot.progress_order import check_end
 from stream_app.snapshot.skipped_inputs import read_gap
 from stream_app.task_state import TaskState
 
-COMMANDS = {
-    ErrorCode.OFFSETS_LOST: "areba state recommit",
-    ErrorCode.OFFSETS_RESET: "areba state recommit",
-    ErrorCode.SNAPSHOT_MISSING: "areba state recommit",
-    ErrorCode.INPUTS_DELETED: "areba state skip",
-}
+COMMANDS = {ErrorCode.INPUTS_DELETED: "areba state skip"}
 """The command that lets a parked task continue."""
 
-MAX_MARKERS = 100
-"""Offsets after the committed one in which a record is looked for; if there are more, there surely is one."""
+SYSTEM_CLOCK: Clock = SystemClock()
+
+SAMPLE_RECORDS = 100
+"""Records that tell the size of a record."""
 
 
 def inspect(
@@ -52,6 +65,7 @@ def inspect(
     config: Config,
     tasks: Iterable[int] = (),
     watched: Callable[[Sequence[int]], Iterable[int]] = iter,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Inspection:
     """Inspect tasks of an application.
 
@@ -60,6 +74,7 @@ def inspect(
         config: The application's configuration.
         tasks: Numbers of the tasks; empty for all tasks.
         watched: Iterates over the numbers, and may show the progress.
+        clock: Says how old records are.
 
     Raises:
         ConfigurationError: There is no such task.
@@ -69,41 +84,56 @@ def inspect(
     chosen = chosen_tasks(cluster, config, tasks)
     workers = len(cluster.members(config.group_id))
     found = cluster.topics(config.topics)
-    examples, labels = (found[name].topic_id for name in (config.topics.examples, config.topics.labels))
-    views = tuple(_inspect_task(cluster, config, task, workers, (examples, labels)) for task in watched(chosen))
-    lines = grown(found, config.topics, partitions_of(cluster, config.topics))
+    if absent := [absent_text(name) for name in config.topics if name not in found]:
+        raise TopicError(absent)
+    look_at = partial(_inspect_task, cluster, config, found, workers, clock.now_ms())
+    views = tuple(map(look_at, watched(chosen)))
+    views = tuple(standing_still(cluster, config, views, clock))
+    number = partitions_of(cluster, config.topics)
+    lines = tuple(problems_of(found, config, number))
+    tails = tails_of(cluster, (config.topics.examples, config.topics.labels), chosen, number)
     bound = bound_of(config, config.task_settings(), largest_batch_bytes(found[config.topics.labels]))
-    return Inspection(config.application.id, workers, views, lines, bound.total(len(chosen)))
+    return Inspection(config.application.id, workers, views, lines, bound.total(len(chosen)), tails, clock.now_ms())
 
 
-def _inspect_task(cluster: Cluster, config: Config, task: int, workers: int, topic_ids: tuple[str, str]) -> TaskView:
-    """Inspect one task.
-
-    Committed offsets are fetched before and after progress is read, since a worker may commit in the meantime.
-    """
+def _inspect_task(
+    cluster: Cluster, config: Config, found: Mapping[str, TopicInfo], workers: int, now_ms: int, task: int
+) -> TaskView:
+    """Inspect one task."""
     topics = config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
-    before = cluster.committed(config.group_id, inputs)
+    topic_ids = found[topics.examples].topic_id, found[topics.labels].topic_id
+    of_group = cluster.committed(config.group_id, inputs)
     progress = TopicPartition(topics.progress, task)
     error: StateError | None = None
     tail: list[Commit | Act] = []
-    facts = _Facts()
+    facts, used = _Facts(), None
     try:
         tail = progress_tail(cluster, progress)
+        last = last_commit(tail)
+        check_end(tail if last is None else tail[tail.index(last) :], f"progress[{task}]")
     except StateError as caught:
         error = caught
-    after = cluster.committed(config.group_id, inputs)
-    views = (_input(cluster, after, inputs[0]), _input(cluster, after, inputs[1]))
+    last = last_commit(tail)
+    ends = (last.examples_end, last.labels_end) if last is not None else (None, None)
+    views = (_input(cluster, ends[0], inputs[0]), _input(cluster, ends[1], inputs[1]))
     try:
         if error is None:
-            target = _checked_target(inputs, (before, after), tail, topic_ids)
-            facts = _Facts() if target is None else _gathered(cluster, config, task, target, tail)
+            if last is not None:
+                check_topic_ids(inputs, (last.examples_topic_id, last.labels_topic_id), topic_ids)
+                facts = _gathered(cluster, config, task, tail)
+            elif not tail:
+                _check_new(cluster, config, task)
             _check_rules(tail, facts)
-            _check_inputs(task, views, _needed_offsets(cluster, progress, facts, views))
+            needed = _needed_offsets(cluster, progress, facts, views)
+            _check_inputs(task, views, needed, HINT_STOP if workers else HINT_SKIP)
+            reached = [known.committed or 0 for known in views]
+            needs = [_Need(*one) for one in zip(inputs, needed or reached, reached, strict=True)]
+            recorded = _Need(progress, facts.progress_offset, cluster.watermarks(progress).high)
+            used = _retention_used(cluster, found, [*needs, recorded], now_ms)
     except StateError as caught:
         error = caught
-    state, problem, command = _state(task, error, tail, workers)
-    last = last_commit(tail)
+    state, problem, command = _state(error, last, workers)
     return TaskView(
         task=task,
         state=state,
@@ -111,13 +141,34 @@ def _inspect_task(cluster: Cluster, config: Config, task: int, workers: int, top
         code=error.code if error else None,
         command=command,
         inputs=views,
-        recent=recent(cluster, config, task),
+        recent=recent(cluster, config, task, views[1].committed or 0, _kept_ms(found, config.topics)),
         sequence=last.sequence if last else -1,
         snapshots=facts.snapshots,
         snapshot_sequence=facts.snapshot_sequence,
         snapshot_bytes=facts.snapshot_bytes,
         engine=facts.engine,
+        stopped_streams=last.stopped_streams if last else 0,
+        stopped=last.stops if last else {},
+        retention_used=used,
+        group_offsets=_changed((of_group[inputs[0]], of_group[inputs[1]]), ends, workers),
     )
+
+
+_Offsets: TypeAlias = tuple[int | None, int | None]
+
+
+def _changed(of_group: _Offsets, ends: _Offsets, workers: int) -> _Offsets | None:
+    """Return the group's offsets if a worker has not committed them; None otherwise.
+
+    They expire without workers. While workers run, they may be older than progress, which is read later.
+    """
+    pairs = [(known, end or 0) for known, end in zip(of_group, ends, strict=True) if known is not None]
+    return of_group if any(known > end or (known < end and not workers) for known, end in pairs) else None
+
+
+def _kept_ms(found: Mapping[str, TopicInfo], names: Topics) -> int:
+    """Return the shorter retention of both inputs in milliseconds; negative: no limit."""
+    return min((kept for kept in (retention_of(found[name]) for name in names[:2]) if kept >= 0), default=FOREVER)
 
 
 class _Facts(NamedTuple):
@@ -140,111 +191,42 @@ class _Facts(NamedTuple):
     snapshot_bytes: int = 0
 
 
-def _state(
-    task: int, error: StateError | None, tail: Sequence[Commit | Act], workers: int
-) -> tuple[TaskState, str | None, str | None]:
+def _state(error: StateError | None, last: Commit | None, workers: int) -> tuple[TaskState, str | None, str | None]:
     """Return the state of a task, the problem, and the command that lets the task continue."""
+    if error is not None and error.code is ErrorCode.INPUTS_DELETED and workers:
+        return TaskState.RUNNING, str(error), None  # a live task has its state in memory, and can save it
     if error is not None:
         return TaskState.PARKED, str(error), COMMANDS.get(error.code)
-    tripped = tripped_by(tail)
-    if tripped is not None:
-        return TaskState.TRIPPED, tripped, f"areba resume --task {task}"
-    if last_commit(tail) is None:
+    if last is None:
         return TaskState.NEW, None, None
     return TaskState.RUNNING if workers else TaskState.IDLE, None, None
 
 
-def _input(cluster: Cluster, committed: Mapping[TopicPartition, Committed | None], partition: TopicPartition) -> Input:
-    known = committed.get(partition)
-    result = Input(partition.topic, known.offset if known else None, *cluster.watermarks(partition))
-    return result._replace(is_read=_is_read(cluster, partition, result))
+def _input(cluster: Cluster, committed: int | None, partition: TopicPartition) -> Input:
+    return Input(partition.topic, committed, *cluster.watermarks(partition))
 
 
-def _is_read(cluster: Cluster, partition: TopicPartition, known: Input) -> bool:
-    """Say whether only markers follow the committed offset: each transaction of a producer ends with such an offset.
-
-    `areba dlq replay` writes transactions, and the committed offset never moves beyond the last record.
-    """
-    if known.committed is None or not 0 < known.high - known.committed <= MAX_MARKERS:
-        return False
-    if cluster.ends([partition])[partition].stable < known.high:
-        return False  # an open transaction may have records
-    with closing(cluster.reader(partition)) as reader:
-        reader.seek(known.committed)
-        return next(read_rows(reader, f"{partition.topic}[{partition.partition}]"), None) is None
-
-
-def _checked_target(
-    inputs: tuple[TopicPartition, TopicPartition],
-    committed: tuple[Mapping[TopicPartition, Committed | None], Mapping[TopicPartition, Committed | None]],
-    tail: Sequence[Commit | Act],
-    topic_ids: tuple[str, str],
-) -> RestoreTarget | None:
-    """Compare what the group has committed with progress, and return it; None if nothing was ever committed.
-
-    Args:
-        inputs: The task's partitions of examples and labels.
-        committed: Committed offsets before and after progress was read.
-        tail: The last records of progress.
-        topic_ids: Ids of the input topics.
+def _check_new(cluster: Cluster, config: Config, task: int) -> None:
+    """Check that a task without progress has no snapshot either.
 
     Raises:
-        StateError: Offsets and progress do not fit each other, or an input was deleted and created again.
+        StateError: Its progress was lost.
     """
-    earlier, now = (committed_target(inputs, known, topic_ids) for known in committed)
-    last = last_commit(tail)
-    if last is not None:
-        check_topic_ids(inputs, (last.examples_topic_id, last.labels_topic_id), topic_ids)
-    if now is None:
-        if last is not None:
-            raise offsets_lost(last.sequence)
-        return None
-    if last is not None and last.sequence > now.point.sequence:
-        raise offsets_reset(last.sequence, now.point.sequence)
-    if earlier is not None and (last is None or earlier.point.sequence > last.sequence):
-        raise StateError(
-            f"progress ends with sequence {last.sequence if last else 'none'}, but the committed offsets name "
-            f"{earlier.point.sequence}: they do not belong to this progress. {HINT_RECOMMIT}",
-            ErrorCode.OFFSETS_RESET,
-        )
-    for target, known in zip((earlier, now), committed, strict=True):
-        for record in tail:
-            if target is not None and isinstance(record, Commit) and record.sequence == target.point.sequence:
-                _check_commit(record, target, tuple(known[partition] for partition in inputs))
-    return now
+    topics = config.topics
+    changelog, inputs = TopicPartition(topics.changelog, task), (topics.examples, topics.labels)
+    if finish(cluster, changelog, lambda reader: load(reader, (), task, inputs)).has_unused_snapshot:
+        raise progress_lost(task, "it is empty, and the changelog has a snapshot")
 
 
-def _check_commit(record: Commit, target: RestoreTarget, committed: Sequence[Committed | None]) -> None:
-    """Check that a commit record fits the committed offsets that name it.
-
-    Raises:
-        StateError: The digests or the offsets differ.
-    """
-    found, wanted = record.digest.hex()[:16], target.point.digest.hex()[:16]
-    if found != wanted:
-        raise StateError(
-            f"sequence {record.sequence} has digest {found}, but the committed offsets name {wanted}. {HINT_RECOMMIT}",
-            ErrorCode.OFFSETS_RESET,
-        )
-    ends, offsets = [record.examples_end, record.labels_end], [known.offset for known in committed if known]
-    if ends != offsets:
-        raise StateError(
-            f"sequence {record.sequence} ends at offsets {'/'.join(map(str, ends))}, but "
-            f"{'/'.join(map(str, offsets))} are committed: the group's offsets were changed. {HINT_RECOMMIT}",
-            ErrorCode.OFFSETS_RESET,
-        )
-
-
-def _gathered(
-    cluster: Cluster, config: Config, task: int, target: RestoreTarget, tail: Sequence[Commit | Act]
-) -> _Facts:
+def _gathered(cluster: Cluster, config: Config, task: int, tail: Sequence[Commit | Act]) -> _Facts:
     """Return what the newest snapshot says, or the beginning of progress if no snapshot can be read.
 
     Raises:
         StateError: The beginning of progress was deleted, and no snapshot can be read.
     """
     changelog = TopicPartition(config.topics.changelog, task)
-    found = finish(cluster, changelog, lambda reader: manifests_of(reader, target.snapshots, task))
+    named = named_snapshots(cluster, TopicPartition(config.topics.progress, task))
+    found = finish(cluster, changelog, lambda reader: manifests_of(reader, named, task))
     found.sort(key=lambda one: one[1].sequence)
     engine = next((act.engine for act in reversed(tail) if isinstance(act, Act) and act.kind == CONFIGURATION), None)
     if found:
@@ -259,10 +241,10 @@ def _gathered(
         )
     first = _beginning(cluster, TopicPartition(config.topics.progress, task))
     if first and first[0].sequence > 0:
-        reason = "none of its snapshots can be read" if target.snapshots else "the committed offsets name no snapshot"
+        reason = "none of its snapshots can be read" if named else "it names no snapshot"
         raise StateError(
-            f"progress begins with sequence {first[0].sequence}, and {reason}. `areba state recommit` looks for a "
-            "snapshot; another application.id starts from the beginning",
+            f"progress begins with sequence {first[0].sequence}, and {reason}. Another application.id starts from the "
+            "beginning",
             ErrorCode.SNAPSHOT_MISSING,
         )
     engine = engine or next((act.engine for act in reversed(first) if isinstance(act, Act)), None)
@@ -278,7 +260,7 @@ def _check_rules(tail: Sequence[Commit | Act], facts: _Facts) -> None:
     """
     last = last_commit(tail)
     if last is not None and last.sequence > facts.snapshot_sequence:
-        problem = other_rules(last.rules, last.sequence, facts.engine or "0.x")
+        problem = other_rules(last.rules, last.sequence, facts.engine or "of an unknown version")
         if problem is not None:
             raise StateError(problem, ErrorCode.OTHER_RULES)
 
@@ -307,8 +289,8 @@ def _needed_offsets(
     return needed
 
 
-def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int] | None) -> None:
-    """Check that the inputs still have what a restore reads.
+def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int] | None, hint: str) -> None:
+    """Check that the inputs still have what a restore reads; `hint` says what to do if they have not.
 
     Raises:
         StateError: They do not.
@@ -318,7 +300,7 @@ def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int
         if offset is not None and offset < known.low:
             raise StateError(
                 f"{where} starts at offset {known.low}, but offset {offset} is needed to restore the task; it was "
-                f"deleted (retention). {HINT_SKIP}",
+                f"deleted (retention). {hint}",
                 ErrorCode.INPUTS_DELETED,
             )
         if known.committed is not None and known.committed > known.high:
@@ -327,3 +309,43 @@ def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int
                 "topic that the task has read",
                 ErrorCode.INPUTS_REPLACED,
             )
+
+
+class _Need(NamedTuple):
+    """Records that a restore reads: of a partition, from `offset` up to, but not including, `end`."""
+
+    partition: TopicPartition
+    offset: int
+    end: int
+
+
+def _retention_used(cluster: Cluster, topics: Mapping[str, TopicInfo], needs: Iterable[_Need], now_ms: int) -> float:
+    """Return the largest share of its retention that the first of the needed records of a partition has used.
+
+    Args:
+        cluster: Where the records are.
+        topics: The topics, with their settings.
+        needs: The needed records; none of them was deleted.
+        now_ms: The time.
+
+    Raises:
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    used = 0.0
+    for need in needs:
+        kept = Retention.of(topics[need.partition.topic].settings)
+        if need.offset < need.end and max(kept) >= 0:
+            records = NeededRecords.of(_columns(_sample(cluster, need)), 0.0)
+            used = max(used, records.used(kept, need.end, Now(now_ms, 0.0)) if records else 0.0)
+    return used
+
+
+def _sample(cluster: Cluster, need: _Need) -> list[Row]:
+    with closing(cluster.reader(need.partition)) as reader:
+        reader.seek(need.offset)
+        return list(islice(read_rows(reader, f"{need.partition.topic}[{need.partition.partition}]"), SAMPLE_RECORDS))
+
+
+def _columns(rows: list[Row]) -> RawRecords:
+    offsets, times = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
+    return RawRecords.of(offsets, times, [row.key for row in rows], [row.value for row in rows])

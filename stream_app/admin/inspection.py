@@ -1,22 +1,35 @@
 """The report of `areba inspect` about an application and its tasks: a table, JSON, and lines about problems."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from stream_app.admin.recent_outputs import WINDOW_MS, Recent
-from stream_app.backends.partitioner import split_text
+from stream_app.admin.problems import Problem, ProblemCode
+from stream_app.admin.recent.inputs import InputTails
+from stream_app.admin.recent.outputs import Recent
+from stream_app.backends.base import Ends, TopicPartition
+from stream_app.backends.held_back import held_text
 from stream_app.errors import ErrorCode
+from stream_app.snapshot.stops import resume_hint
 from stream_app.task_state import TaskState
 from stream_app.terminal import simple_table
-from stream_app.worker.observer import resume_hint
 
 COLUMNS = ("task", "state", "examples", "lag", "labels", "lag", "dead", "silent", "sequence", "snapshot", "engine")
 """Columns of the table. `dead` counts the dead letters of the last hour, `silent` the streams whose labels are missing;
-see `recent_outputs`."""
+see `recent.outputs`."""
+
+
+LATE_SHARE = 0.5
+"""A worker takes a snapshot at a quarter of the retention: at this share, something prevents it."""
+
+
+DAY_MS = 86_400_000
+
+QUIET_MS = DAY_MS
+"""A partition without a newer record is noted."""
 
 
 class Input(NamedTuple):
@@ -24,23 +37,22 @@ class Input(NamedTuple):
 
     Attributes:
         topic: Name of the topic.
-        committed: The committed offset; None if nothing was committed.
+        committed: The offset after the last commit; None if nothing was committed.
         low: The first offset that the partition has.
         high: Its end: the offset after its last record or marker of a transaction.
-        is_read: Whether only markers of transactions follow the committed offset.
+        held_from: The last stable offset, if an open transaction of a producer holds the records from there back; see
+            `standstill`.
     """
 
     topic: str
     committed: int | None
     low: int
     high: int
-    is_read: bool = False
+    held_from: int | None = None
 
     @property
     def lag(self) -> int:
-        """Number of offsets that were not processed yet; 0 if no record is among them."""
-        if self.is_read:
-            return 0
+        """Number of offsets that were not processed yet."""
         return max(0, self.high - (self.low if self.committed is None else self.committed))
 
 
@@ -51,17 +63,23 @@ class TaskView:
     Attributes:
         task: Number of the task.
         state: One of `task_state.INSPECTED`; PARKED if a worker could not restore the task.
-        problem: Why the task is tripped or parked; None if it is neither.
-        code: The code of that problem; None for a task that is not parked.
+        problem: Why the task is parked, or what is wrong with a running task; None if nothing is.
+        code: The code of that problem, if it has a code.
         command: The command that lets it continue, if there is one.
         inputs: Its partitions of examples and labels.
         recent: What its newest outputs show.
         sequence: Sequence of the last commit; -1: none.
-        snapshots: How many of the snapshots that the committed offsets name can be read.
+        snapshots: How many of the snapshots that progress names can be read.
         snapshot_sequence: Sequence of the newest of these; -1: none.
         snapshot_bytes: Size of the newest of these, without spare room; a worker's `/metrics` report the memory that is
             allocated.
         engine: The version of areba that wrote the newest configuration or snapshot.
+        stopped_streams: The number of streams that the breaker has stopped.
+        stopped: The reasons of the first of these streams, by stream.
+        retention_used: The largest share of its topic's retention that a record has used that a restore needs; None if
+            it is not known.
+        quiet_ms: How old the newest commit is, if records wait and nobody commits; None otherwise.
+        group_offsets: The group's offsets (examples, labels), if they are not those of the last commit; None otherwise.
     """
 
     task: int
@@ -76,24 +94,83 @@ class TaskView:
     snapshot_sequence: int = -1
     snapshot_bytes: int = 0
     engine: str | None = None
+    stopped_streams: int = 0
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    retention_used: float | None = None
+    quiet_ms: int | None = None
+    group_offsets: tuple[int | None, int | None] | None = None
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        """The partitions of its inputs."""
+        return [TopicPartition(one.topic, self.task) for one in self.inputs]
+
+    @property
+    def _committed(self) -> tuple[int | None, int | None]:
+        return self.inputs[0].committed, self.inputs[1].committed
+
+    def standing_still(self, held: Mapping[TopicPartition, int], quiet_ms: int | None) -> "TaskView":
+        """Return the view with `Input.held_from` of the partitions that are held back, and `quiet_ms`.
+
+        A task that waits for an input which is held back has no other reason to commit nothing.
+        """
+        examples, labels = (
+            one._replace(held_from=held.get(place)) for one, place in zip(self.inputs, self.places, strict=True)
+        )
+        is_held = any(one.held_from is not None for one in (examples, labels))
+        return replace(self, inputs=(examples, labels), quiet_ms=None if is_held else quiet_ms)
 
     @property
     def ok(self) -> bool:
         """Whether there is no problem."""
         return next(self.problems(), None) is None
 
-    def problems(self) -> Iterator[str]:
-        """Yield a line for each problem."""
-        if self.state is TaskState.TRIPPED:
-            yield f"task {self.task}: {self.state}: {self.problem}; {resume_hint(self.task)}"
-        if self.state is TaskState.PARKED:
-            yield f"task {self.task}: {self.state}: {self.problem}"
+    def problems(self) -> Iterator[Problem]:
+        """Yield each problem."""
+        if self.state is TaskState.PARKED and self.problem is not None:
+            yield Problem(ProblemCode.PARKED, self.problem, self.task)
+        elif self.problem is not None:
+            yield Problem(ProblemCode.RETENTION_USED, self.problem, self.task)
+        elif self.retention_used is not None and self.retention_used >= LATE_SHARE:
+            remedy = (
+                "stop the workers with SIGTERM, which saves all tasks, and look for `retention-used` in their logs"
+                if self.state is TaskState.RUNNING
+                else "start a worker, which saves the task: areba run"
+            )
+            used = f"a restore needs records that have used {self.retention_used:.0%} of their topic's retention"
+            yield Problem(ProblemCode.RETENTION_USED, f"{used}; {remedy}", self.task)
+        for one, place in zip(self.inputs, self.places, strict=True):
+            if one.held_from is not None:
+                yield Problem(ProblemCode.HELD_BACK, held_text(place, Ends(one.held_from, one.high)), self.task)
+        if self.quiet_ms is not None:
+            records, age_s = sum(one.lag for one in self.inputs), self.quiet_ms / 1000
+            text = f"{records:,} offsets wait, and the newest commit is {age_s:,.0f} s old; look: /ready of its worker"
+            yield Problem(ProblemCode.NO_COMMIT, text, self.task)
+        if self.group_offsets is not None:
+            found, known = ("/".join(map(str, pair)) for pair in (self.group_offsets, self._committed))
+            text = f"the group's offsets are {found}, those of the last commit {known}: somebody has changed them"
+            yield Problem(
+                ProblemCode.GROUP_OFFSETS,
+                f"{text}; nobody reads them, and the next commit writes them again",
+                self.task,
+            )
+        for stream, reason in self.stopped.items():
+            yield Problem(ProblemCode.STREAM_STOPPED, f"{reason}; {resume_hint(stream)}", self.task, stream)
+        if (more := self.stopped_streams - len(self.stopped)) > 0:
+            yield Problem(ProblemCode.STREAM_STOPPED, f"{more} more streams are stopped", self.task)
         yield from self.recent.problems()
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document, with null for what does not exist."""
         examples, labels = (
-            {"topic": one.topic, "committed": one.committed, "end": one.high, "lag": one.lag} for one in self.inputs
+            {
+                "topic": one.topic,
+                "committed": one.committed,
+                "end": one.high,
+                "lag": one.lag,
+                "held_from": one.held_from,
+            }
+            for one in self.inputs
         )
         return {
             "task": self.task,
@@ -108,6 +185,9 @@ class TaskView:
             "snapshot_sequence": None if self.snapshot_sequence < 0 else self.snapshot_sequence,
             "snapshot_bytes": None if self.snapshot_sequence < 0 else self.snapshot_bytes,
             "engine": self.engine,
+            "stopped_streams": self.stopped_streams,
+            "stopped": dict(self.stopped),
+            "retention_used": None if self.retention_used is None else round(self.retention_used, 3),
             **self.recent.to_plain(),
         }
 
@@ -120,33 +200,24 @@ class Inspection:
         application: Its id.
         workers: Number of members of its group.
         tasks: The tasks that were inspected.
-        grown: A line for each topic to which partitions were added.
+        topics: A line for each problem of the topics.
         memory_bound_bytes: The most memory that a worker with all of these tasks takes.
+        input_tails: What the newest records of both inputs show.
+        now_ms: The time of the inspection.
     """
 
     application: str
     workers: int
     tasks: tuple[TaskView, ...]
-    grown: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     memory_bound_bytes: int = 0
+    input_tails: InputTails = field(default_factory=lambda: InputTails({}))
+    now_ms: int = 0
 
     @property
     def ok(self) -> bool:
-        """Whether there is a worker, no task has a problem, no stream is in several tasks, and no topic has grown."""
+        """Whether there is a worker, no task or topic has a problem, and no stream is in several tasks."""
         return next(self.problems(), None) is None
-
-    def split_streams(self) -> dict[str, list[int]]:
-        """Return the streams with predictions of the last hour of event time in several tasks, with these tasks.
-
-        The model in the wrong task remains, but once no record comes to it, nobody has to act.
-        """
-        newest_ms = max((time_ms for view in self.tasks for time_ms in view.recent.predicted_ms.values()), default=0)
-        tasks_of: dict[str, list[int]] = {}
-        for view in self.tasks:
-            for stream, time_ms in view.recent.predicted_ms.items():
-                if time_ms >= newest_ms - WINDOW_MS:
-                    tasks_of.setdefault(stream, []).append(view.task)
-        return {stream: tasks for stream, tasks in sorted(tasks_of.items()) if len(tasks) > 1}
 
     def to_json(self) -> str:
         """Return the inspection as a JSON document."""
@@ -154,9 +225,10 @@ class Inspection:
             "application": self.application,
             "workers": self.workers,
             "ok": self.ok,
-            "split_streams": self.split_streams(),
-            "grown": list(self.grown),
+            "split_streams": self.input_tails.split(),
+            "newest_inputs": self.input_tails.to_plain(),
             "memory_bound_bytes": self.memory_bound_bytes,
+            "problems": [problem.to_plain() for problem in self.problems()],
             "tasks": [view.to_plain() for view in self.tasks],
         }
         return json.dumps(plain, indent=2)
@@ -187,15 +259,22 @@ class Inspection:
     def _legend(self) -> Iterator[str]:
         """Yield a line for each word of the table that needs an explanation."""
         if any(view.recent.dead_records for view in self.tasks):
-            yield "dead: all dead letters of the last hour of event time; those that need no"
+            yield "dead: all dead letters of the last hour of outputs; those that need no"
             yield "attention, such as late labels, have no line below the table"
         if any(view.state is TaskState.NEW for view in self.tasks):
             yield "new: the task has not committed anything yet"
 
-    def problems(self) -> Iterator[str]:
-        """Yield a line for each problem."""
-        yield from self.grown
-        yield from (line for view in self.tasks for line in view.problems())
-        yield from (split_text(stream, tasks) for stream, tasks in self.split_streams().items())
+    def notes(self) -> Iterator[str]:
+        """Yield a line for each input partition that has been quiet, which is no problem."""
+        for (topic, partition), newest_ms in self.input_tails.newest_ms.items():
+            age_ms = self.now_ms - max(newest_ms.values(), default=self.now_ms)
+            if age_ms >= QUIET_MS:
+                yield f"{topic}[{partition}]: the newest record has an event time of {age_ms / DAY_MS:.1f} days ago"
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield each problem."""
+        yield from (Problem(ProblemCode.TOPICS, line) for line in self.topics)
+        yield from (problem for view in self.tasks for problem in view.problems())
+        yield from self.input_tails.problems()
         if not self.workers:
-            yield "no worker is running, so no task is processed; start one: areba run"
+            yield Problem(ProblemCode.NO_WORKER, "no task is processed; start a worker: areba run")

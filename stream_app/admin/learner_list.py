@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from stream_app.admin.history import Rebuilt
-from stream_app.admin.models import ID_DIGITS, model_file
+from stream_app.admin.saved_models.export_models import ID_DIGITS, model_file
 from stream_app.backends.base import pair
 from stream_app.config import Config
 from stream_app.snapshot.model_file import digest_of

@@ -1,44 +1,50 @@
-"""`areba state` and `areba explain`: show and export models, and show how a prediction came about."""
+"""`areba state rebuild` and `areba explain`: rebuild a task, and show how a prediction came about."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from rich.progress import Progress
 
 from stream_app.admin.dead_letters.buried_examples import BuriedExamples
-from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Reporter, records_of
-from stream_app.backends.base import Clock, TopicPartition, pair
+from stream_app.admin.history import History, Rebuilt, Recorded, Reporter
+from stream_app.admin.progress.reading import POLL_S, READ_TIMEOUT_S, records_of, since_last_commit
+from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.following import FollowableCluster
-from stream_app.backends.partition_count import partitions_of
+from stream_app.backends.partition_count import absent_text, partitions_of
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.reading import read_rows
+from stream_app.backends.retention import deleted, deleted_text
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
-from stream_app.records import Example, Outcome, Prediction
+from stream_app.records import Act, Commit, Example, Mark, MarkKind, Outcome, Prediction
 from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
 from stream_app.serialization import codec
+from stream_app.serialization.erased_ids import digest_of
 from stream_app.serialization.wire_format import WireFormat, format_of
-from stream_app.snapshot.model_file import ModelFile, digest_of
+from stream_app.snapshot.parts import whole_acts
 from stream_app.terminal import Terminal
-
-ID_DIGITS = 16
-"""How many digits of a digest a table shows."""
 
 
 class Place(NamedTuple):
-    """An application: its configuration, its cluster, and a clock for deadlines."""
+    """An application as a command sees it.
+
+    Attributes:
+        config: Its configuration.
+        cluster: Its cluster.
+        clock: For deadlines.
+        open_transaction: Makes a producer of a transactional id.
+    """
 
     config: Config
     cluster: FollowableCluster
     clock: Clock
+    open_transaction: Callable[[str], Transaction]
 
     @property
     def wire_format(self) -> WireFormat:
@@ -53,26 +59,12 @@ class Place(NamedTuple):
         """
         topic = self.config.topics.progress
         if topic not in self.cluster.topics([topic]):
-            raise TopicError(f"{topic}: the topic does not exist; `areba topics create` creates it")
+            raise TopicError(absent_text(topic))
         return partitions_of(self.cluster, self.config.topics)
 
     def task_of(self, stream: str, task: int | None) -> int:
         """Return `task`, or the task that processes a stream if `task` is None."""
         return partition_of(stream.encode(), self.partitions()) if task is None else task
-
-    def check_nobody_works(self) -> None:
-        """Refuse to write while workers run: they would not notice the record, or would write another one in its place.
-
-        Raises:
-            StateError: The group has members.
-        """
-        group = self.config.group_id
-        members = self.cluster.members(group)
-        if members:
-            raise StateError(
-                f"{group}: workers are running ({len(members)}): stop all of them, and run this command again",
-                ErrorCode.WORKERS_RUNNING,
-            )
 
 
 @contextmanager
@@ -94,76 +86,38 @@ def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
     Args:
         place: The application.
         task: Number of the task.
-        at: Offsets (examples, labels) at which a commit ended; None for the newest commit.
+        at: Offsets (examples, labels) at which a commit ended; None for the newest commit and the acts after it, or for
+            the acts alone if nothing was processed yet.
 
     Raises:
         StateError: There is no such commit, or the state cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
+    if at is not None:
+        return _committed(place, task, at)
+    recorded = since_last_commit(place.cluster, TopicPartition(place.config.topics.progress, task))
+    rebuilt: Rebuilt | None = None
+    if not recorded or isinstance(recorded[0], Commit):
+        rebuilt = _committed(place, task, None)
+        if not recorded or recorded[0].sequence != rebuilt.sequence:
+            return rebuilt  # a worker has committed meanwhile, and applied the acts
+    topics = place.config.topics
+    for act in whole_acts(recorded):
+        if isinstance(act, Act) and rebuilt is None:
+            first = Task(task, TaskSettings.from_json(act.text), (topics.examples, topics.labels))
+            rebuilt = Rebuilt(first, act.sequence, (0, 0))
+        elif isinstance(act, Act) and rebuilt is not None:
+            rebuilt.task.apply(act)
+            rebuilt = replace(rebuilt, sequence=act.sequence)
+    if rebuilt is None:
+        raise StateError(f"task {task}: its progress has no whole configuration", ErrorCode.NEVER_COMMITTED)
+    return rebuilt
+
+
+def _committed(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
     history = History(place.config, place.cluster, task)
     with waiting_for(task) as report:
         return history.rebuild(history.at(at), place.clock, report)
-
-
-def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner: str) -> ModelFile:
-    """Return the model file of a learner.
-
-    Raises:
-        ConfigurationError: The task has no such stream, or the stream has no such learner.
-    """
-    if stream not in rebuilt.task.stream_names:
-        known = ", ".join(rebuilt.task.stream_names) or "none yet"
-        raise ConfigurationError(f"task {task} has no stream {stream!r}; it has {known}")
-    held = rebuilt.task.stream(stream)
-    learners = dict(zip(held.learner_names, held.learners, strict=False))  # empty before the first example
-    if learner not in learners:
-        known = ", ".join(learners) or "none before its first example"
-        raise ConfigurationError(f"stream {stream} has no learner {learner!r}; it has {known}")
-    state = dict(learners[learner].arrays())
-    settings = rebuilt.task.settings.of_stream(stream).learners[learner]
-    source = {
-        "application": config.application.id,
-        "stream": stream,
-        "learner": learner,
-        "task": str(task),
-        "offsets": pair(rebuilt.offsets),
-        "digest": digest_of(state),
-    }
-    return ModelFile(state, settings, held.features, source)
-
-
-def export(place: Place, stream: str, learner: str, path: Path, task: int | None, at: tuple[int, int] | None) -> str:
-    """Write a learner to a file; return a line for people.
-
-    Args:
-        place: The application.
-        stream: Name of the learner's stream.
-        learner: Name of the learner.
-        path: The file to be written.
-        task: Number of the task; None if the name of the stream decides.
-        at: See `rebuild`.
-
-    Raises:
-        ConfigurationError: The task has no such stream, or the stream has no such learner.
-        StateError: There is no such commit, or the state cannot be rebuilt.
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    number = place.task_of(stream, task)
-    file = model_file(place.config, number, rebuild(place, number, at), stream, learner)
-    content = file.to_bytes()
-    path.write_bytes(content)
-    return f"{path}: {stream}/{learner} at offsets {file.source['offsets']}, digest {file.source['digest']}"
-
-
-def export_all(config: Config, task: int, rebuilt: Rebuilt, folder: Path) -> Iterator[str]:
-    """Write every learner of a task to `STREAM.LEARNER.safetensors`; yield the paths of the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for stream in rebuilt.task.stream_names:
-        held = rebuilt.task.stream(stream)
-        for learner in held.learner_names[: len(held.learners)]:
-            path = folder / f"{quote(stream, safe='')}.{quote(learner, safe='')}.safetensors"
-            path.write_bytes(model_file(config, task, rebuilt, stream, learner).to_bytes())
-            yield str(path)
 
 
 # Explaining -----------------------------------------------------------------------------------------------------------
@@ -180,6 +134,8 @@ class Explanation:
         again: The predictions that processing this batch again gives, with the state before it.
         published: The predictions in the predictions topic.
         outcomes: The outcomes of the example so far.
+        deleted: The line that says that the published predictions were deleted; empty if they were not.
+        erased: The offset of the `erase` mark in the examples topic that names the example; None if there is none.
     """
 
     example: Example
@@ -188,6 +144,8 @@ class Explanation:
     again: Sequence[Prediction]
     published: Sequence[Prediction]
     outcomes: Sequence[Outcome]
+    deleted: str = ""
+    erased: int | None = None
 
     @property
     def is_same(self) -> bool:
@@ -201,6 +159,8 @@ class Explanation:
             "offset": self.offset,
             "sequence": self.recorded.commit.sequence,
             "is_same": self.is_same,
+            "deleted": self.deleted or None,
+            "erased": self.erased,
             "again": [asdict(one) for one in self.again],
             "published": [asdict(one) for one in self.published],
             "outcomes": [asdict(one) for one in self.outcomes],
@@ -221,6 +181,11 @@ class Explanation:
             yield f"{one.learner} ({role}): {answer}, after {one.model_version} updates"
         for outcome in self.outcomes:
             yield f"outcome {outcome.outcome}" + ("" if outcome.label is None else f": label {outcome.label}")
+        if self.erased is not None:
+            yield f"erased by the mark at examples offset {self.erased}: the application keeps nothing of it"
+        if self.deleted:
+            yield f"cannot be compared with what was published: {self.deleted} [{ErrorCode.INPUTS_DELETED}]"
+            return
         yield (
             "the same bits as published"
             if self.is_same
@@ -249,7 +214,7 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     """
     number = place.task_of(stream, task)
     topics = place.config.topics
-    example, offset = _find_example(place, TopicPartition(topics.examples, number), stream, id_)
+    example, offset, erased = _find_example(place, TopicPartition(topics.examples, number), stream, id_)
     history = History(place.config, place.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
     rebuilt_task = _state_before(history, place, number, before, recorded)
@@ -261,34 +226,52 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     published, outcomes = (
         _of_id(place, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
     )
+    found = [one for one in published if isinstance(one, Prediction)]
+    low = place.cluster.watermarks(partitions[0]).low
     return Explanation(
         example,
         offset,
         recorded,
         [one for one in predictions if isinstance(one, Prediction) and (one.stream, one.id) == (stream, id_)],
-        [one for one in published if isinstance(one, Prediction)],
+        found,
         [one for one in outcomes if isinstance(one, Outcome)],
+        deleted_text(partitions[0], low, starts[0]) if low > starts[0] and not found else "",
+        erased,
     )
 
 
-def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int]:
-    """Return the first example with this id that is no dead letter, and its offset; later ones are repetitions."""
+def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int, int | None]:
+    """Return the first example with this id that is no dead letter, its offset, and that of a mark that erased it.
+
+    Later examples with the id are repetitions.
+    """
     buried = BuriedExamples(place.cluster, place.config, partition)
-    problem: str | None = None
-    wanted, name = id_.encode(), stream.encode()
+    problem, found, erased = None, None, None
+    wanted, name, digest = id_.encode(), stream.encode(), digest_of(stream, id_).encode()
     is_known = stream in place.config.streams
     where = f"{partition.topic}[{partition.partition}]"
     with closing(place.cluster.reader(partition)) as reader:
         for row in read_rows(reader, where):
             is_known = is_known or (row.value is not None and name in row.value)
-            if row.value and wanted in row.value:  # most values need not be decoded
+            if row.value and (wanted in row.value or digest in row.value):  # most values need not be decoded
                 record = _decoded(row.value, place)
-                if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
+                if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
+                    erased = row.offset
+                elif isinstance(record, Example) and (record.stream, record.id) == (stream, id_) and found is None:
                     problem = buried.problem(row)
-                    if problem is None:
-                        return record, row.offset
+                    found = (record, row.offset) if problem is None else None
+    if found is not None:
+        return *found, erased
     if problem is not None:
         raise DeadExampleError(f"{stream} {id_}: {problem}; it was never predicted")
+    if erased is not None:
+        text = f"{stream} {id_}: its example is gone, and the mark at offset {erased} of {where} has erased it"
+        raise StateError(text, ErrorCode.EXAMPLE_UNKNOWN)
+    low = place.cluster.watermarks(partition).low
+    if low:
+        raise deleted(
+            partition, low, 0, f"these inputs are gone, and no later one is the example {id_!r} of {stream!r}"
+        )
     if not is_known:
         raise ConfigurationError(
             f"there is no stream {stream!r}: none is configured, and {where} has no example of this stream"
@@ -357,12 +340,11 @@ def _range(place: Place, partition: TopicPartition, start: int, end: int) -> Raw
                     f"{partition.topic}[{partition.partition}] offset {end - 1} was not delivered in time; try again",
                     ErrorCode.NO_RECORDS,
                 )
-    except LookupError:
-        raise StateError(
-            f"{partition.topic}[{partition.partition}] offset {end - 1} was deleted", ErrorCode.INPUTS_DELETED
-        ) from None
     finally:
         reader.close()
+    low = place.cluster.watermarks(partition).low
+    if start < low:
+        raise deleted(partition, low, start, "without these inputs, the batch of the example cannot be processed again")
     return waiting.take(rows)
 
 

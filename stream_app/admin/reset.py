@@ -2,43 +2,56 @@
 
 It is meant for a stream whose dimension was fixed by a wrong first example, or whose model learned from wrong labels.
 The act is written to progress, so every restore, `areba verify` and `areba state rebuild` apply it. The task's next
-batch closes the pending examples and waiting labels of the stream, see `leftovers`. A running worker reads progress
-only at its start. Therefore no worker may run.
+batch closes the pending examples and waiting labels of the stream, see `leftovers`. No worker may run, see
+`progress.writer`.
 """
 
 from collections.abc import Iterator
 
 from stream_app import __version__
-from stream_app.admin.history import READ_TIMEOUT_S
-from stream_app.admin.import_model import newest_task
 from stream_app.admin.models import Place
-from stream_app.backends.base import Sender
+from stream_app.admin.progress.writer import progress_writer
+from stream_app.admin.saved_models.import_model import newest_task
 from stream_app.config import MAX_HELD
 from stream_app.errors import ConfigurationError
-from stream_app.pipeline.leftovers import leftovers_of
+from stream_app.pipeline.leftovers import Leftovers, leftovers_of
+from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act
-from stream_app.serialization import codec
 
 
-def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
+def reset(place: Place, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
     """Let a stream start again; yield lines that say what happens to its pending examples and waiting labels.
 
     Args:
         place: The application.
-        sender: Writes to its brokers.
         stream: Name of the stream.
         task: Number of its task; None if the name of the stream decides.
         dry_run: Whether to only yield the lines.
 
     Raises:
         ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.
-        StateError: Workers run, or the task cannot be rebuilt; nothing was written.
+        StateError: Workers run, another command has started, or the task cannot be rebuilt; nothing was written.
         UnknownOutcomeError: The broker did not answer in time.
     """
     number = place.task_of(stream, task)
-    if not dry_run:
-        place.check_nobody_works()
-    known, sequence = newest_task(place, number)
+    with progress_writer(place, dry_run=dry_run) as writer:
+        writer.begin(number)
+        known, sequence = newest_task(place, number)
+        left, features = _leftovers(known, number, stream)
+        writer.write(number, [Act(sequence + 1, RESET, __version__, stream)])
+    yield f"stream {stream!r} of task {number} ({features} features) {'would start' if dry_run else 'starts'} again"
+    yield (
+        f"its next batch closes {len(left.offsets):,} pending examples (outcome evicted) and {len(left.labels):,} "
+        "waiting labels (dead letter orphan-label); `areba dlq replay` sends dead letters back"
+    )
+
+
+def _leftovers(known: Task | None, number: int, stream: str) -> tuple[Leftovers, int]:
+    """Return what a reset leaves open in a stream, and the stream's number of features.
+
+    Raises:
+        ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.
+    """
     names = known.stream_names if known is not None else ()
     if known is None or stream not in names:
         there = ", ".join(f"{name!r}" for name in names) or "none yet"
@@ -50,13 +63,4 @@ def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_ru
             f"before; {stream!r} has {left.records:,} more, and one transaction closes at most {MAX_HELD:,}. "
             "Start a worker, send a record to the task, stop the worker, and then reset this stream"
         )
-    if not dry_run:
-        act = Act(sequence + 1, RESET, __version__, stream)
-        sender.send(place.config.topics.progress, None, codec.encode(act), place.clock.now_ms(), partition=number)
-        sender.flush(READ_TIMEOUT_S)
-        place.check_nobody_works()
-    yield f"stream {stream!r} of task {number} ({features} features) {'would start' if dry_run else 'starts'} again"
-    yield (
-        f"its next batch closes {len(left.offsets):,} pending examples (outcome evicted) and {len(left.labels):,} "
-        "waiting labels (dead letter orphan-label); `areba dlq replay` sends dead letters back"
-    )
+    return left, features

@@ -1,74 +1,77 @@
 """`areba state skip`: let a task continue if inputs that it needs were deleted before it had processed them.
 
 Nothing is processed here. An act in progress says from which state and at which offsets the task continues. The next
-worker that restores the task applies the act, and so does every later restore (`restore.Restore`). A running worker
-reads progress only at its start. Therefore no worker may run.
+worker that restores the task applies the act, and so does every later restore (`restore.Restore`). No worker may run,
+see `progress.writer`.
 """
 
 from collections.abc import Iterable, Iterator
 
 from stream_app import __version__
-from stream_app.admin.history import READ_TIMEOUT_S, finish, last_commit, progress_of, tripped_by
 from stream_app.admin.models import Place
-from stream_app.admin.recommit import chosen_tasks
-from stream_app.backends.base import Sender, TopicPartition
+from stream_app.admin.progress.reading import (
+    chosen_tasks,
+    finish,
+    last_commit,
+    named_snapshots,
+    progress_of,
+    progress_tail,
+)
+from stream_app.admin.progress.writer import progress_writer
+from stream_app.backends.base import TopicPartition
 from stream_app.errors import ErrorCode, StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
-from stream_app.recovery.commit_point import HINT_RECOMMIT, RestoreTarget, committed_target
 from stream_app.recovery.progress_script import SCRIPT_RECORDS
-from stream_app.serialization import codec
+from stream_app.snapshot.progress_order import next_sequence
 from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
 
 
-def skip(place: Place, sender: Sender, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
+def skip(place: Place, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
     """Let tasks continue without the inputs that were deleted; yield a line for each task.
 
     Args:
         place: The application.
-        sender: Writes to its brokers.
         tasks: Numbers of the tasks; empty for all tasks. Tasks that can be restored are not changed.
         dry_run: Whether to only say what would be lost.
 
     Raises:
         ConfigurationError: There is no such task.
-        StateError: Workers run, or the group's offsets and progress do not fit each other.
+        StateError: Workers run, another command has started, or no state is left from which a task can continue.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    if not dry_run:
-        place.check_nobody_works()
-    for task in chosen_tasks(place.cluster, place.config, tasks):
-        act = look(place, task)
-        if act is None:
-            yield f"task {task}: no input that it needs was deleted"
-            continue
-        if not dry_run:
-            now_ms = place.clock.now_ms()
-            sender.send(place.config.topics.progress, None, codec.encode(act), now_ms, partition=task)
-            sender.flush(READ_TIMEOUT_S)
-            place.check_nobody_works()
-        yield f"task {task}: {'would continue' if dry_run else 'continues'} {read_gap(act.text).words()}"
+    with progress_writer(place, dry_run=dry_run) as writer:
+        for task in chosen_tasks(place.cluster, place.config, tasks):
+            writer.begin(task)
+            act = look(place, task)
+            if act is None:
+                yield f"task {task}: no input that it needs was deleted"
+                continue
+            writer.write(task, [act])
+            yield f"task {task}: {'would continue' if dry_run else 'continues'} {read_gap(act.text).words()}"
 
 
 def look(place: Place, task: int) -> Act | None:
     """Return the act that lets a task skip deleted inputs; None if no input that it needs was deleted.
 
+    The task continues from the newest snapshot that is whole, which a restore finds in the same way.
+
     Raises:
-        StateError: The group's offsets and progress do not fit each other, or the breaker has stopped the task.
+        StateError: No state is left from which the task can continue, or too many records follow it.
         UnknownOutcomeError: The broker did not answer in time.
     """
     topics = place.config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
-    found = place.cluster.topics((topics.examples, topics.labels))
-    topic_ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
-    target = committed_target(inputs, place.cluster.committed(place.config.group_id, inputs), topic_ids)
-    if target is None:
+    changelog, progress = TopicPartition(topics.changelog, task), TopicPartition(topics.progress, task)
+    if last_commit(progress_tail(place.cluster, progress)) is None:
         return None
-    changelog = TopicPartition(topics.changelog, task)
+    named = named_snapshots(place.cluster, progress)
     names = (topics.examples, topics.labels)
-    loaded = finish(place.cluster, changelog, lambda reader: load(reader, target.snapshots, task, names))
+    loaded = finish(place.cluster, changelog, lambda reader: load(reader, named, task, names))
     recorded = _recorded(place, task, loaded)
-    commit = _committed(recorded, target, task)
+    commit = last_commit(recorded)
+    if commit is None:
+        raise AssertionError("the records from a snapshot on include its commit record")
     lows = (place.cluster.watermarks(inputs[0]).low, place.cluster.watermarks(inputs[1]).low)
     state_sequence, processed, begin = _begin(recorded, loaded)
     if begin[0] >= lows[0] and begin[1] >= lows[1]:
@@ -76,7 +79,7 @@ def look(place: Place, task: int) -> Act | None:
     start = (max(commit.examples_end, begin[0]), max(commit.labels_end, begin[1]))
     end = (max(start[0], lows[0]), max(start[1], lows[1]))
     gap = Gap(state_sequence, commit.digest, processed, start, end)
-    return Act(recorded[-1].sequence + 1, SKIP, __version__, gap.text())
+    return Act(next_sequence(recorded), SKIP, __version__, gap.text())
 
 
 def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
@@ -103,27 +106,6 @@ def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
             ErrorCode.SKIP_TOO_LONG,
         )
     return recorded
-
-
-def _committed(recorded: list[Commit | Act], target: RestoreTarget, task: int) -> Commit:
-    """Return the last commit record.
-
-    Raises:
-        StateError: The group has committed another one, or the breaker has stopped the task.
-    """
-    last = last_commit(recorded)
-    if last is None or (last.sequence, last.digest) != target.point:
-        sequence = last.sequence if last else "none"
-        raise StateError(
-            f"task {task}: progress ends with the commit of sequence {sequence}, but the committed offsets "
-            f"name {target.point.sequence}: the group's offsets were reset. {HINT_RECOMMIT}",
-            ErrorCode.OFFSETS_RESET,
-        )
-    if tripped_by(recorded) is not None:
-        raise StateError(
-            f"task {task} is stopped by the breaker: run `areba resume --task {task}` first", ErrorCode.TASK_TRIPPED
-        )
-    return last
 
 
 def _begin(recorded: list[Commit | Act], loaded: Loaded) -> tuple[int, Offsets, Offsets]:

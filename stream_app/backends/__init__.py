@@ -5,6 +5,9 @@ them over Apache Kafka, the package `memory` over a log in this process. `topics
 needs, `partition_count` how many tasks it has, `partitioner` where a stream belongs, and `reading` reads a partition
 record by record. `certificate` explains why a broker's certificate is not trusted; `clock` has the clocks.
 
-May import `serialization` and `config`; only `kafka` may import `confluent_kafka`. Public: the Protocols and types of
-`base`, the modules named here, and what `kafka` and `memory` name in their own docstrings.
+May import `serialization` and `config`; only `kafka` may import `confluent_kafka`. Public: `acls`, `base`, `clock`,
+`following`, `held_back`, `kafka.cluster`, `kafka.librdkafka.rehearsal`, `kafka.outages`, `kafka.registry.client`,
+`kafka.sender`, `kafka.settings`, `kafka.source`, `kafka.transaction`, `memory.broker`, `memory.cluster`,
+`memory.sender`, `memory.source`, `memory.transaction`, `partition_count`, `partitioner`, `questions`, `reading`,
+`retention`, `schema_names`, `topics`.
 """

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from stream_app import __version__
 from stream_app.record_columns import OutputRecords, RawRecords
@@ -13,11 +13,14 @@ from stream_app.record_columns import OutputRecords, RawRecords
 MAX_BATCH_BYTES = 1_000_000
 """The largest batch that a transaction sends, unless one record alone is larger. Brokers limit the size of batches."""
 
-CLIENT_FAMILY = "areba/"
-"""The beginning of the `client.id` of every client; clients of areba 0.x had no `client.id`."""
-
-CLIENT_NAME = f"{CLIENT_FAMILY}{__version__}"
+CLIENT_NAME = f"areba/{__version__}"
 """The `client.id`; a `client.id` in the configuration is appended to it."""
+
+
+Answer = TypeVar("Answer")
+
+NO_MEMBER = "areba-tools"
+"""A member id that no group has, see `Cluster.empty_group`."""
 
 
 class TopicPartition(NamedTuple):
@@ -25,13 +28,6 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
-
-
-class Committed(NamedTuple):
-    """A committed offset of a group, and the string that was stored with it."""
-
-    offset: int
-    metadata: str
 
 
 class Watermarks(NamedTuple):
@@ -60,11 +56,14 @@ class Fetched:
         records: Records in offset order; may be empty.
         at_end: Whether the partition was read to its end, that is, an end-of-partition event came after the last of
             these records.
+        position: The offset at which the next poll continues. It is after the last record, and also after markers and
+            records of aborted transactions as far as the client has passed over them: at the end, over all of them.
     """
 
     partition: TopicPartition
     records: RawRecords
     at_end: bool
+    position: int
 
 
 class Source(Protocol):
@@ -121,24 +120,14 @@ class Source(Protocol):
             FencedError: The group has another member in our place.
         """
 
-    def committed(
-        self, partitions: Sequence[TopicPartition], timeout_s: float = 30.0
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return the group's committed offsets once no open transaction holds any of them; None: never committed.
+    def finds_group(self, partition: TopicPartition, timeout_s: float) -> bool:
+        """Wait until the coordinator of the group answers; say whether it has answered within this time.
 
-        Blocks for about `timeout_s` at most.
+        A new cluster, or a broker that has just started, has no coordinator for some seconds.
 
-        Raises:
-            UnstableOffsetsError: A transaction still holds one after this time, or no broker answers.
-            TopicError: The broker refuses.
-        """
-
-    def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Ask the broker for the first offset and the end of a partition; `high` includes open transactions.
-
-        Raises:
-            TopicError: The broker refuses.
-            UnknownOutcomeError: No broker answered in time.
+        Args:
+            partition: A partition that the group reads; the coordinator is asked about its topic.
+            timeout_s: The longest wait.
         """
 
     def known_end(self, partition: TopicPartition) -> int | None:
@@ -184,18 +173,24 @@ class Transaction(Protocol):
             FencedError: A newer producer has our id.
         """
 
+    def serve(self) -> None:
+        """Hand over what the client reports while no transaction is open, without waiting. Raises nothing."""
+
     def flush(self) -> None:
         """Wait until the broker has all records. Raises as `commit` does."""
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
-        """Make the offsets of the group of `Source.group_metadata` part of the transaction. Raises as `commit` does."""
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: object) -> None:
+        """Make a group's offsets part of the transaction. Raises as `commit` does, also where the group has changed.
+
+        `group` comes from `Source.group_metadata` or `Cluster.empty_group`.
+        """
 
     def commit(self) -> None:
         """Commit once all records are written; block within a bound.
 
         Raises:
             TransactionAbortedError: The transaction was given up. Where the client had to be replaced, it may have
-                been committed nevertheless: once the new client is initialised, the group's committed offsets show it.
+                been committed nevertheless: once the new client is initialised, the logs show it.
             RecordTooLargeError: The transaction was aborted, because a topic did not accept a record for its size.
             FencedError: A newer producer has our id.
             UnknownOutcomeError: The outcome is unknown and cannot be settled; restart the process.
@@ -222,16 +217,12 @@ class LogReader(Protocol):
     """A reader of one partition from any offset, without a group. Not thread-safe."""
 
     def seek(self, offset: int) -> None:
-        """Continue at this offset, or at the first offset of the partition if that is larger.
-
-        Raises:
-            UnknownOutcomeError: No broker answered in time.
-        """
+        """Continue at this offset, or at the first offset of the partition if that is larger; ask nobody."""
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
         """Return at most `max_records` records, or None if there was no news for `timeout_s`.
 
-        Reading continues at the first offset if retention deletes the position meanwhile.
+        Reading continues at the first offset if retention has deleted the position.
 
         Raises:
             OffsetGoneError: The position is larger than the end of the partition.
@@ -261,11 +252,22 @@ class TopicInfo:
 
 
 class Cluster(Protocol):
-    """Administration. Every call blocks within a bound, and asks the broker instead of a cache.
+    """Administration. Every call but `ask` blocks within a bound, and asks the broker instead of a cache.
 
     Unless a method says otherwise, it raises `UnknownOutcomeError` if no broker answers in time, and `TopicError` if
     the broker refuses.
     """
+
+    def ask(self, question: Callable[[Self], Answer]) -> Callable[[], Answer | None]:
+        """Begin to ask a question, and return at once; several questions may be open.
+
+        Args:
+            question: Calls this cluster, and returns something other than None. It may run in another thread.
+
+        Returns:
+            A function that never waits: it returns what the question returns, None as long as there is no answer, or
+            raises what the question raises.
+        """
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Return the named topics that exist."""
@@ -286,24 +288,18 @@ class Cluster(Protocol):
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
         """Return the last stable offset and the end of each partition."""
 
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return a group's committed offsets once no open transaction holds any of them; None: never committed.
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return a group's committed offsets, without those of open transactions; None: never committed, or expired.
 
         Raises:
-            UnknownOutcomeError: A transaction still holds an offset after the timeout, or no broker answers.
+            UnknownOutcomeError: No broker answers.
         """
 
     def members(self, group_id: str) -> Sequence[str]:
         """Return the `client.id` of each member; a dead member counts until its session times out."""
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group that has no members.
-
-        Raises:
-            StateError: The group has members, or a rebalance is running.
-        """
+    def empty_group(self, group_id: str) -> object:
+        """Return what `Transaction.send_offsets` needs to refuse the offsets if the group has members; ask nobody."""
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
         """Delete the records below this offset permanently and return the new first offset.
@@ -360,25 +356,6 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Release the client; records that were not flushed may be lost."""
-
-
-class SchemaNames(Protocol):
-    """Looks up schema ids that a task meets for the first time."""
-
-    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of the application's schemas by id; None while the registry does not answer."""
-
-
-class _NoRegistry:
-    """Knows no schema id."""
-
-    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002  (part of the Protocol)
-        """Return nothing."""
-        return {}
-
-
-NO_REGISTRY: SchemaNames = _NoRegistry()
-"""For tasks whose settings have all numbers, or no need of any."""
 
 
 def given_partitions(

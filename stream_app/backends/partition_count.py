@@ -5,7 +5,7 @@ empty model, and labels would miss their examples. So the recorded number never 
 are not read, and `areba inspect` reports such partitions.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 
 from stream_app.backends.base import Cluster, TopicInfo, TopicPartition
@@ -19,6 +19,11 @@ TAIL_RECORDS = 1_000
 """Records at the end of progress that are read first: more than an operator writes after the last commit of a task."""
 
 
+def absent_text(name: str) -> str:
+    """Return the line about a topic that does not exist."""
+    return f"{name}: the topic does not exist; `areba topics create` creates it"
+
+
 def partitions_of(cluster: Cluster, names: Topics) -> int:
     """Return the number of tasks: the recorded one, or else the number of partitions of the progress topic.
 
@@ -28,37 +33,51 @@ def partitions_of(cluster: Cluster, names: Topics) -> int:
     """
     found = cluster.topics([names.progress])
     if names.progress not in found:
-        raise TopicError(f"{names.progress}: the topic does not exist; `areba topics create` creates it")
+        raise TopicError(absent_text(names.progress))
     return tasks_of(cluster, found[names.progress]) or found[names.progress].partitions
 
 
 def tasks_of(cluster: Cluster, progress: TopicInfo) -> int | None:
     """Return the number of tasks of an application that has begun; None if nothing was ever recorded.
 
-    The newest records of any task contain the number, unless areba 0.x wrote all of them. In that case it is the number
-    of partitions of the progress topic, which the next commit records.
+    Raises:
+        UnknownOutcomeError: The broker stopped answering.
+    """
+    for number in range(progress.partitions):
+        for record in newest_records(cluster, TopicPartition(progress.name, number)):
+            if record.partitions:
+                return record.partitions
+    return None
+
+
+def last_commits(cluster: Cluster, progress: TopicInfo) -> Iterator[tuple[int, Commit]]:
+    """Yield the number and the last commit record of each task that has one.
 
     Raises:
         UnknownOutcomeError: The broker stopped answering.
     """
-    has_begun = False
     for number in range(progress.partitions):
-        for record in _newest(cluster, TopicPartition(progress.name, number)):
-            has_begun = True
-            if record.partitions:
-                return record.partitions
-    return progress.partitions if has_begun else None
+        for record in newest_records(cluster, TopicPartition(progress.name, number)):
+            if isinstance(record, Commit):
+                yield number, record
+                break
 
 
-def _newest(cluster: Cluster, place: TopicPartition) -> Sequence[Commit | Act]:
-    """Return the last records of a task, newest first, back to a commit record at least.
+def _is_commit(record: Commit | Act) -> bool:
+    return isinstance(record, Commit)
+
+
+def newest_records(
+    cluster: Cluster, place: TopicPartition, is_wanted: Callable[[Commit | Act], bool] = _is_commit
+) -> Sequence[Commit | Act]:
+    """Return the last records of a task's progress, newest first, back to a wanted record at least, if there is one.
 
     Records that cannot be read are skipped: a damaged record must stop its own task only, when that is restored.
     """
     low, high = cluster.watermarks(place)
     size = TAIL_RECORDS
     found: list[Commit | Act] = []
-    while low < high and not any(isinstance(record, Commit) for record in found):
+    while low < high and not any(map(is_wanted, found)):
         found = list(_records_from(cluster, place, max(low, high - size)))
         if size >= high - low:
             break

@@ -39,11 +39,19 @@ def partition_of(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def split_text(stream: str, partitions: Sequence[int]) -> str:
-    """Return one line that explains what is wrong with a stream that has records in several partitions."""
+def misplaced_text(partition: int, belongs_to: int) -> str:
+    """Return what is wrong with a stream that has records in another partition than its key demands."""
+    return (
+        f"has records in partition {partition}, but belongs to partition {belongs_to}: its producer uses another "
+        "partitioner; set partitioner=murmur2_random (Java's default), or a label may not meet its example"
+    )
+
+
+def split_text(partitions: Sequence[int]) -> str:
+    """Return what is wrong with a stream that has records in several partitions."""
     places = ", ".join(map(str, partitions))
     return (
-        f"stream {stream!r} has records in partitions {places}, and a separate model in each: its producers use "
+        f"has records in partitions {places}, and a separate model in each: its producers use "
         "different partitioners; set partitioner=murmur2_random (Java's default) in all of them"
     )
 

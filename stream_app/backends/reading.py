@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stream_app.backends.base import LogReader
 from stream_app.errors import UnknownOutcomeError
+from stream_app.record_columns import log_time_ms
 from stream_app.records import Header
 
 READ_TIMEOUT_S = 30.0
@@ -18,13 +19,18 @@ POLL_TIMEOUT_S = 1.0
 
 
 class Row(NamedTuple):
-    """One record of a partition."""
+    """One record of a partition; `timestamp_ms` as in `RawRecords`."""
 
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
+
+    @property
+    def log_time_ms(self) -> int:
+        """The timestamp that the record has in the log, whoever set it; -1: it has none."""
+        return log_time_ms(self.timestamp_ms)
 
 
 def read_rows(reader: LogReader, where: str, *, to_end: bool = True) -> Iterator[Row]:

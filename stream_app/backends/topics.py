@@ -1,14 +1,17 @@
 """The topics of an application: the settings that they are created with, and the settings that start-up refuses.
 
-A wrong setting breaks a guarantee later without any error: a label misses its example, compaction removes records, the
-broker changes their timestamps, or no retry can commit a transaction. So all topics are checked before the worker joins
-its group, and all problems are reported together.
+A wrong setting breaks a guarantee later without any error: a label misses its example, compaction removes records,
+retention deletes outputs by a time that an input record claims, or no retry can commit a transaction. So all topics are
+checked before the worker joins its group, and all problems are reported together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from stream_app.backends.base import MAX_BATCH_BYTES, TopicInfo
-from stream_app.config import Topics
+from stream_app.backends.partition_count import absent_text, grown
+from stream_app.backends.retention import TIMES_AFTER, UNLIMITED_MS, Risk, alter_command, input_times, risks
+from stream_app.config import Config, JoinSettings, Topics
+from stream_app.config.values import DAY_MS
 
 RECORD_OVERHEAD_BYTES = 1_024
 """How much a batch of one record exceeds the record's value: headers of batch and record, the key, `traceparent`."""
@@ -20,20 +23,28 @@ much more than the inputs takes every dead letter whole, except for records that
 DEFAULT_MESSAGE_BYTES = 1_048_588
 """Kafka's default of `max.message.bytes`."""
 
-UNLIMITED_MS = 2**63 - 1
-"""Kafka's default of `message.timestamp.before.max.ms`."""
-
 CHANGELOG_SEGMENT_BYTES = 64 << 20
 """Compaction never touches the newest segment: with Kafka's default of 1 GB it would hardly ever begin."""
 
+COMPACTION_LAG_MS = DAY_MS
+"""After this time Kafka compacts the changelog, whatever its size: erased examples leave it within two days."""
+
+SLOW_COMPACTION_MS = 7 * DAY_MS
+"""From a longer lag on, `areba topics check` says so."""
+
 _CREATE_TIME = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
-_TIMES_AFTER = "message.timestamp.after.max.ms"
-_TIMES_BEFORE = "message.timestamp.before.max.ms"
 _SIZE = "max.message.bytes"
+COMPACTION_LAG = "max.compaction.lag.ms"
 
 
 def plan(
-    names: Topics, partitions: int, *, max_clock_lead_ms: int = 3_600_000, max_record_bytes: int = 1_000_000
+    names: Topics,
+    partitions: int,
+    *,
+    max_clock_lead_ms: int = 3_600_000,
+    max_record_bytes: int = 1_000_000,
+    ttl_ms: int = JoinSettings().ttl_ms,
+    retention_ms: int | None = None,
 ) -> list[TopicInfo]:
     """Return the topics as `areba topics create` creates them; `check` accepts them.
 
@@ -42,23 +53,31 @@ def plan(
         partitions: The number of partitions of each topic: the number of tasks.
         max_clock_lead_ms: How far a producer's clock may run ahead (`join.max_clock_lead_ms`).
         max_record_bytes: The largest value that is accepted (`limits.max_record_bytes`).
+        ttl_ms: How long an example waits for its label (`join.ttl_ms`).
+        retention_ms: How long the inputs are kept; `retention.FOREVER` keeps everything. None: the default.
+
+    Raises:
+        ConfigurationError: The retention is shorter than a join and a pause need.
     """
     largest = max(DEFAULT_MESSAGE_BYTES, max_record_bytes + RECORD_OVERHEAD_BYTES)
-    inputs = _CREATE_TIME | {_TIMES_AFTER: str(max_clock_lead_ms), _SIZE: str(largest)}
-    # An output whose input was just within the limits of the inputs must always be accepted.
-    outputs = _CREATE_TIME | {_TIMES_AFTER: str(UNLIMITED_MS), _TIMES_BEFORE: str(UNLIMITED_MS)}
-    dead_letters = outputs | {_SIZE: str(largest + DEAD_LETTER_OVERHEAD_BYTES)}
-    progress = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
+    times = input_times(ttl_ms, retention_ms)
+    inputs = _CREATE_TIME | {TIMES_AFTER: str(max_clock_lead_ms), _SIZE: str(largest)} | times.settings()
+    written = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
+    dead_letters = written | {_SIZE: str(largest + DEAD_LETTER_OVERHEAD_BYTES)}
     forever = {"retention.ms": "-1", "retention.bytes": "-1"}
     settings: Mapping[str, Mapping[str, str]] = {
         names.examples: inputs,
         names.labels: inputs,
-        names.predictions: outputs,
-        names.outcomes: outputs,
-        names.metrics: outputs,
+        names.predictions: written,
+        names.outcomes: written,
+        names.metrics: written,
         names.dead_letters: dead_letters,
-        names.changelog: {"cleanup.policy": "compact", "segment.bytes": str(CHANGELOG_SEGMENT_BYTES)},
-        names.progress: progress | forever,
+        names.changelog: {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(CHANGELOG_SEGMENT_BYTES),
+            COMPACTION_LAG: str(COMPACTION_LAG_MS),
+        },
+        names.progress: written | forever,
     }
     return [TopicInfo(name, partitions, chosen) for name, chosen in settings.items()]
 
@@ -81,9 +100,7 @@ def check(
         tasks: The number of tasks of an application that has begun, whose topics may have grown since; None: it has
             not begun.
     """
-    lines = [
-        f"{name}: the topic does not exist; `areba topics create` creates it" for name in names if name not in found
-    ]
+    lines = [absent_text(name) for name in names if name not in found]
     inputs = [found[name] for name in (names.examples, names.labels) if name in found]
     outputs = [
         found[name] for name in (names.predictions, names.outcomes, names.metrics, names.dead_letters) if name in found
@@ -92,7 +109,7 @@ def check(
     for topic in inputs:
         lines += _check_input(topic, max_clock_lead_ms, max_record_bytes)
     for topic in outputs:
-        lines += _check_output(topic, inputs)
+        lines += _check_output(topic)
     if names.progress in found:
         lines += _check_progress(found[names.progress])
     if names.changelog in found:
@@ -100,9 +117,26 @@ def check(
     return lines
 
 
+def problems_of(found: Mapping[str, TopicInfo], config: Config, tasks: int | None) -> list[str]:
+    """Return one line for each problem of an application's topics: those of `check`, and topics that have grown."""
+    lines = check(
+        found,
+        config.topics,
+        max_clock_lead_ms=config.join.max_clock_lead_ms,
+        max_record_bytes=config.limits.max_record_bytes,
+        tasks=tasks,
+    )
+    return [*lines, *(grown(found, config.topics, tasks) if tasks is not None else ())]
+
+
 def largest_batch_bytes(topic: TopicInfo) -> int:
     """Return the size of the largest batch that a topic accepts, in bytes."""
     return int(topic.settings.get(_SIZE, DEFAULT_MESSAGE_BYTES))
+
+
+def retention_risks(found: Mapping[str, TopicInfo], names: Topics, ttl_ms: int) -> list[Risk]:
+    """Return a line for each input that may lose records before they are used; see `retention.risks`."""
+    return list(risks((found[name] for name in (names.examples, names.labels) if name in found), ttl_ms))
 
 
 def warnings(found: Mapping[str, TopicInfo]) -> list[str]:
@@ -112,6 +146,15 @@ def warnings(found: Mapping[str, TopicInfo]) -> list[str]:
     return (
         [f"replication is 1, so only one broker's disk holds what is committed; {advice}: {single}"] if single else []
     )
+
+
+def slow_compactions(found: Mapping[str, TopicInfo]) -> Iterator[str]:
+    """Yield a line for each compacted topic that may keep snapshots with erased examples for long."""
+    for name, topic in found.items():
+        lag_ms = int(topic.settings.get(COMPACTION_LAG, COMPACTION_LAG_MS))
+        if topic.settings.get("cleanup.policy") == "compact" and lag_ms > SLOW_COMPACTION_MS:
+            command = alter_command(name, {COMPACTION_LAG: str(COMPACTION_LAG_MS)})
+            yield f"{name}: {COMPACTION_LAG} is {lag_ms}, so it may keep erased examples for long; change it: {command}"
 
 
 def rights(names: Topics) -> Mapping[str, Sequence[str]]:
@@ -156,7 +199,8 @@ def _check_equal(found: Mapping[str, TopicInfo], names: Topics) -> Iterator[str]
 def _require(topic: TopicInfo, setting: str, wanted: str, reason: str) -> Iterator[str]:
     actual = topic.settings.get(setting, wanted)
     if actual != wanted:
-        yield f"{topic.name}: {setting} is {actual}, must be {wanted}: {reason}"
+        command = alter_command(topic.name, {setting: wanted})
+        yield f"{topic.name}: {setting} is {actual}, must be {wanted}: {reason}; change it: {command}"
 
 
 def _require_size(topic: TopicInfo, least: int, reason: str) -> Iterator[str]:
@@ -168,10 +212,10 @@ def _require_size(topic: TopicInfo, least: int, reason: str) -> Iterator[str]:
 def _check_input(topic: TopicInfo, max_clock_lead_ms: int, max_record_bytes: int) -> Iterator[str]:
     yield from _require(topic, "message.timestamp.type", "CreateTime", "the producer sets the event time")
     yield from _require(topic, "cleanup.policy", "delete", "compaction removes records before they are read")
-    lead_ms = int(topic.settings.get(_TIMES_AFTER, UNLIMITED_MS))
+    lead_ms = int(topic.settings.get(TIMES_AFTER, UNLIMITED_MS))
     if lead_ms > max_clock_lead_ms:
         yield (
-            f"{topic.name}: {_TIMES_AFTER} is {lead_ms}, must be at most {max_clock_lead_ms} (join.max_clock_lead_ms): "
+            f"{topic.name}: {TIMES_AFTER} is {lead_ms}, must be at most {max_clock_lead_ms} (join.max_clock_lead_ms): "
             "a clock that runs further ahead makes records expire that are on time"
         )
     least = max_record_bytes + RECORD_OVERHEAD_BYTES
@@ -180,22 +224,13 @@ def _check_input(topic: TopicInfo, max_clock_lead_ms: int, max_record_bytes: int
     )
 
 
-def _check_output(topic: TopicInfo, inputs: Sequence[TopicInfo]) -> Iterator[str]:
-    yield from _require(
-        topic, "message.timestamp.type", "CreateTime", "outputs carry the time of the records that caused them"
-    )
+def _check_output(topic: TopicInfo) -> Iterator[str]:
+    reason = "retention counts from the moment of writing, whatever time an input record claims"
+    yield from _require(topic, "message.timestamp.type", "LogAppendTime", reason)
     yield from _require(
         topic, "cleanup.policy", "delete", "the key is the stream: compaction would keep only its last record"
     )
     yield from _require_size(topic, MAX_BATCH_BYTES + RECORD_OVERHEAD_BYTES, "outputs are sent in batches of that size")
-    largest_lead_ms = max((int(t.settings.get(_TIMES_AFTER, 0)) for t in inputs), default=0)
-    lead_ms = int(topic.settings.get(_TIMES_AFTER, UNLIMITED_MS))
-    if lead_ms < largest_lead_ms:
-        yield (
-            f"{topic.name}: {_TIMES_AFTER} is {lead_ms}, must be at least {largest_lead_ms} as for the inputs: "
-            "a refused output stops the application"
-        )
-    yield from _require(topic, _TIMES_BEFORE, str(UNLIMITED_MS), "inputs of any age may be processed again")
 
 
 def _check_progress(topic: TopicInfo) -> Iterator[str]:

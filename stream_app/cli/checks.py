@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from stream_app import events
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.base import CLIENT_FAMILY, Cluster, SchemaNames, TopicInfo
+from stream_app.backends.base import TopicInfo
 from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.schema_names import SchemaNames
 from stream_app.cli.schemas import with_schemas
 from stream_app.cli.topic_setup import check_topics, warn_of_topics
 from stream_app.config import Config
@@ -17,7 +18,7 @@ from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeErro
 LOG = logging.getLogger("areba")
 
 RETRY_S = 1.0
-"""Pause between two attempts to reach a broker, and between two requests for the group's members."""
+"""Pause between two attempts to reach a broker."""
 
 REPORT_INTERVAL_S = 5.0
 """Time between two log lines that say what the worker is waiting for."""
@@ -59,7 +60,7 @@ def wait_for_topics(
             except UnknownOutcomeError as error:
                 problem = str(error)
             else:
-                warn_of_topics(found)
+                warn_of_topics(config, found)
                 return found
         else:
             problem = cluster.no_answer_text
@@ -100,28 +101,6 @@ def wait_for_schemas(
                 reported_s = now
             time.sleep(min(RETRY_S, deadline - now))
     return None
-
-
-def wait_for_older_workers(group_id: str, cluster: Cluster, should_stop: Callable[[], bool]) -> bool:
-    """Wait until no worker of areba 0.x is in the group; return False when asked to stop.
-
-    Workers of 0.x process by other rules. If a task moved between a worker of 0.x and one of this version, neither
-    could restore it. A worker of 0.x gives up a task that this version has committed, but would keep the others.
-
-    Raises:
-        TopicError: The broker refuses to list the group's members.
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    reported_s = -REPORT_INTERVAL_S
-    while not should_stop():
-        older = [client for client in cluster.members(group_id) if not client.startswith(CLIENT_FAMILY)]
-        if not older:
-            return True
-        if time.monotonic() - reported_s >= REPORT_INTERVAL_S:
-            events.log(events.OLDER_WORKERS_AWAITED, LOG, count=len(older), group=group_id)
-            reported_s = time.monotonic()
-        time.sleep(RETRY_S)
-    return False
 
 
 def group_rights(config: Config) -> Mapping[str, str]:

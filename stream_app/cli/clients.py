@@ -1,15 +1,19 @@
 """Kafka clients made from the configuration."""
 
+import os
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from stream_app.admin.models import Place
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.settings import CLIENT_PROBLEM
+from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.schemas import load_with_schemas
-from stream_app.config import Config
+from stream_app.config import Config, effective
 
 
 def open_cluster(config: Config) -> KafkaCluster:
@@ -38,7 +42,13 @@ def open_place(path: Path) -> Place:
         ConfigurationError: A setting is wrong, or no broker answers.
     """
     config = load_with_schemas(path)
-    return Place(config, connect(config), SystemClock())
+    return Place(config, connect(config), SystemClock(), partial(open_transaction, config))
+
+
+def open_transaction(config: Config, transactional_id: str) -> KafkaTransaction:
+    """Return a transactional producer of this id; the caller closes it."""
+    settings = {**config.kafka.all, **config.kafka.producer}
+    return KafkaTransaction(config.kafka.bootstrap_servers, transactional_id, settings)
 
 
 def try_transaction(config: Config) -> None:
@@ -48,6 +58,32 @@ def try_transaction(config: Config) -> None:
         ConfigurationError: The broker refuses.
         UnknownOutcomeError: No broker answered in time.
     """
-    settings = {**config.kafka.all, **config.kafka.producer}
-    with closing(KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id, settings)) as transaction:
+    with closing(open_transaction(config, config.transactional_id)) as transaction:
         transaction.initialise()
+
+
+def try_consumer(config: Config) -> None:
+    """Create a consumer as a worker has it, which joins no group, and close it.
+
+    Raises:
+        ConfigurationError: A setting is not one of a consumer, or has a wrong value.
+    """
+    settings = {**config.kafka.all, **config.kafka.consumer}
+    with closing(KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)):
+        pass
+
+
+def with_source(line: str, path: Path | None) -> str:
+    """Return a line about a wrong setting of a client, preceded by the setting and the place that sets it.
+
+    Args:
+        line: The line, as `create_client` makes it; another line is returned as it is.
+        path: The configuration file.
+    """
+    if not line.startswith(CLIENT_PROBLEM):
+        return line
+    for setting, _, source in effective(path, os.environ):
+        section, _, name = setting.removeprefix("kafka.").partition(".")
+        if section in {"all", "consumer", "producer"} and f'"{name}"' in line:
+            return f"{source}: {setting}: {line.removeprefix(CLIENT_PROBLEM)}"
+    return line

@@ -7,10 +7,12 @@ from contextlib import closing
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
-from stream_app.backends.partition_count import tasks_of
+from stream_app.backends.partition_count import last_commits, tasks_of
+from stream_app.backends.retention import age_risk, deleted_text, duration, retention_of
 from stream_app.cli.checks import group_rights
 from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.cli.schemas import with_schemas
@@ -18,9 +20,14 @@ from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
 from stream_app.jit.cache import base_folder, is_read_only
+from stream_app.recovery.output_logs import deleted_outputs
+from stream_app.worker.round_transaction import output_ids
 
 READ_S = 3.0
 """How long a first answer to a read of all topics may take; a live broker answers within half a second."""
+
+FIRST_RECORDS = 1_000
+"""Records of one poll where only the first of each partition is wanted."""
 
 CLOCK_TOLERANCE_MS = 5_000
 """How far the broker's clock may be ahead: more than network time leaves, less than any timeout."""
@@ -62,13 +69,19 @@ class CheckedCluster(FollowableCluster, Protocol):
         """Return the largest timestamp in these partitions; None if they are empty."""
 
 
-def preflight(config: Config, cluster: CheckedCluster, try_transaction: Callable[[], None]) -> Iterator[Result]:
+def preflight(
+    config: Config,
+    cluster: CheckedCluster,
+    try_transaction: Callable[[], None],
+    try_consumer: Callable[[], None],
+) -> Iterator[Result]:
     """Check everything, and yield the results as they come.
 
     Args:
         config: The application's configuration.
         cluster: Its cluster; nothing is written to it.
         try_transaction: Initialises a producer with the transactional id of the worker, which fences an older one.
+        try_consumer: Creates a consumer with the worker's settings.
     """
     yield from _registry(config)
     brokers = cluster.broker_count()
@@ -87,8 +100,9 @@ def preflight(config: Config, cluster: CheckedCluster, try_transaction: Callable
     else:
         yield from _topics(config, cluster, found)
     if len(found) == len(config.topics):
-        for check in (_rights, _reads, _clock, _memory):
+        for check in (_retention, _unread, _rights, _reads, _tasks, _clock, _memory):
             yield from _guarded(check, config, cluster, found)
+    yield from _consumer(try_consumer)
     yield from _identity(config, cluster, try_transaction)
     yield from _machine()
 
@@ -132,6 +146,66 @@ def _topics(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicIn
     yield from (Result(Level.WARNING, "replication", line) for line in risks)
     if not risks:
         yield Result(Level.OK, "replication", "each topic has several copies, as far as the brokers say")
+    yield from (Result(Level.WARNING, "compaction", line) for line in topic_plan.slow_compactions(found))
+
+
+def _retention(config: Config, _: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Compare how long the inputs are kept with what a join and a pause need."""
+    risks = topic_plan.retention_risks(found, config.topics, config.join.ttl_ms)
+    yield from (Result(Level.WRONG if risk.is_wrong else Level.WARNING, "retention", risk.text) for risk in risks)
+    if not risks:
+        kept_ms = [retention_of(found[name]) for name in (config.topics.examples, config.topics.labels)]
+        least = min((kept for kept in kept_ms if kept >= 0), default=None)
+        text = "without a limit" if least is None else f"for {duration(least)}, by their event time"
+        yield Result(Level.OK, "retention", f"the inputs are kept {text}")
+
+
+def _unread(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Compare the event times of the first records that no worker has read with the retention."""
+    names = (config.topics.examples, config.topics.labels)
+    tasks = tasks_of(cluster, found[config.topics.progress]) or min(found[name].partitions for name in names)
+    places = [TopicPartition(name, number) for name in names for number in range(tasks)]
+    read = {
+        TopicPartition(name, number): end
+        for number, last in last_commits(cluster, found[config.topics.progress])
+        for name, end in zip(names, (last.examples_end, last.labels_end), strict=True)
+    }
+    ends = cluster.ends(places)
+    starts: dict[TopicPartition, int] = {}
+    is_ok = True
+    for place in places:
+        low, end = cluster.watermarks(place).low, read.get(place, 0)
+        if low > end:
+            is_ok = False
+            level = Level.WRONG if place in read else Level.WARNING
+            yield Result(level, "unread records", deleted_text(place, low, end))
+        starts[place] = max(low, end)
+    unread = {place: start for place, start in starts.items() if start < ends[place].stable}
+    now_ms = time.time_ns() // 1_000_000
+    for place, (offset, time_ms) in _first_records(cluster, unread).items():
+        risk = age_risk(place, offset, time_ms, now_ms, retention_of(found[place.topic]))
+        if risk is not None:
+            is_ok = False
+            yield Result(Level.WRONG if risk.is_wrong else Level.WARNING, "unread records", risk.text)
+    if is_ok:
+        yield Result(Level.OK, "unread records", "none was deleted or is about to be")
+
+
+def _first_records(
+    cluster: CheckedCluster, starts: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, tuple[int, int]]:
+    """Return offset and timestamp of the first record from each start on, if the broker delivers it in time."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    if not starts:
+        return found
+    deadline_s = time.monotonic() + READ_S
+    with closing(cluster.follow(starts)) as follower:
+        while len(found) < len(starts) and time.monotonic() < deadline_s and not follower.problems:
+            for fetched in follower.poll(FIRST_RECORDS, 0.5):
+                if len(fetched.records):
+                    first = int(fetched.records.offsets[0]), fetched.records.first_log_time_ms
+                    found.setdefault(fetched.partition, first)
+    return found
 
 
 def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo]) -> Iterator[Result]:
@@ -141,6 +215,20 @@ def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo])
     yield from (Result(Level.WARNING, "rights", f"{line}: progress is never trimmed") for line in trimming)
     if not lines and not trimming:
         yield Result(Level.OK, "rights", "the brokers deny no operation on topics and groups")
+
+
+def _tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Find tasks that cannot be restored, and output topics that were deleted and created again."""
+    views = inspect(cluster, config).tasks
+    parked = [view for view in views if view.code is not None]
+    yield from (Result(Level.WRONG, "tasks", f"task {view.task}: {view.problem}") for view in parked)
+    ids, replaced = output_ids(found, config.topics), set[str]()
+    for _, last in last_commits(cluster, found[config.topics.progress]):
+        replaced.update(deleted_outputs(last, ids))
+    text = "was deleted and created again: its older records are gone, and the next worker continues in the new topic"
+    yield from (Result(Level.WARNING, "tasks", f"{topic} {text}") for topic in sorted(replaced))
+    if not parked:
+        yield Result(Level.OK, "tasks", f"the topics hold what {len(views)} tasks need")
 
 
 def _reads(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
@@ -182,6 +270,16 @@ def _memory(config: Config, _: CheckedCluster, found: Mapping[str, TopicInfo]) -
     needed, (limit, who) = bound.total(tasks), memory_limit_bytes()
     text = f"a worker with all {tasks} tasks takes at most {needed >> 20:,} MB; {who} has {limit >> 20:,} MB"
     yield Result(Level.WARNING if needed > limit else Level.OK, "memory", text)
+
+
+def _consumer(try_consumer: Callable[[], None]) -> Iterator[Result]:
+    """Create a consumer: the client refuses a setting that it does not know."""
+    try:
+        try_consumer()
+    except ArebaError as error:
+        yield from _wrong("consumer", error.lines)
+    else:
+        yield Result(Level.OK, "consumer", "the client knows all settings of consumers")
 
 
 def _identity(config: Config, cluster: CheckedCluster, try_transaction: Callable[[], None]) -> Iterator[Result]:

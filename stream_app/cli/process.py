@@ -1,5 +1,6 @@
 """Logging, and errors as lines with an exit status, for every command of this project."""
 
+import io
 import logging
 import os
 import sys
@@ -13,7 +14,7 @@ from stream_app.terminal import LogFormatter, say
 LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-EXTRAS = {"torch": "worker", "prometheus_client": "worker"}
+EXTRAS = {"prometheus_client": "worker"}
 """The extra of the installation that brings a package which only some commands need."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -46,7 +47,10 @@ def run_command(command: click.Command) -> None:
 
     An `ArebaError` becomes its lines on standard error and its exit status. A file that cannot be read or written
     becomes one line and exit status 2; the traceback is logged at level `DEBUG`. So does a missing package of an extra.
+    A character that the encoding of standard output lacks is written as an escape: a name must not end a command.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         command()
     except ArebaError as error:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from stream_app.backends.base import NO_REGISTRY, SchemaNames
+from stream_app.backends.schema_names import NO_REGISTRY, SchemaNames
 from stream_app.config import Config, load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
@@ -35,11 +35,10 @@ def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaName
     if serialization.wire_format != "confluent" or "url" not in serialization.schema_registry:
         return config, NO_REGISTRY
     from stream_app.backends.kafka.registry.client import open_registry, topics_of  # noqa: PLC0415  (rarely needed)
-    from stream_app.serialization.wire_format import written_schemas  # noqa: PLC0415  (Numba takes a second)
+    from stream_app.serialization.avro import newest  # noqa: PLC0415  (Numba takes a second)
 
     registry = open_registry(serialization.schema_registry)
     if serialization.schema_ids:
         return config, registry
-    written = written_schemas(serialization.output_schemas)
-    ids = registry.schema_ids(topics_of(config.topics), written, registers=registers)
+    ids = registry.schema_ids(topics_of(config.topics), newest(), registers=registers)
     return config.with_schema_ids(ids), registry

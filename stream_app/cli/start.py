@@ -10,7 +10,7 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_schemas, wait_for_topics
+from stream_app.cli.checks import RETRY_S, wait_for_schemas, wait_for_topics
 from stream_app.cli.clients import open_cluster
 from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.cli.restart import NO_RESTARTS, Restarts
@@ -22,6 +22,8 @@ from stream_app.errors import (
     RestartNeededError,
 )
 from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 TAKEOVER_TIMEOUT_S = 10.0
 """Longest wait for ending a hanging transaction of another transactional id.
@@ -90,9 +92,6 @@ def _run_observed(
     was_fenced: bool,
     adopts: bool,
 ) -> None:
-    from stream_app.worker.ports import Ports  # noqa: PLC0415  (Torch takes seconds; other commands do without)
-    from stream_app.worker.worker import Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
-
     cluster = open_cluster(config)
     found = wait_for_topics(config, cluster, should_stop, restarted=restarted)
     if found is None:
@@ -104,11 +103,11 @@ def _run_observed(
     settings = config.task_settings()
     _report_memory(config, settings, found, observer)
     warm_up(settings, should_stop, observer)
-    if not wait_for_older_workers(config.group_id, cluster, should_stop):
-        return
-    outages = Outages()
     servers = config.kafka.bootstrap_servers
-    consumer = {**config.kafka.all, **config.kafka.consumer, "client.id": config.application.instance}
+    outages = Outages(servers, config.kafka.all.get("ssl.ca.location"))
+    instance = config.application.instance
+    named = {"client.id": instance, "group.instance.id": instance}
+    consumer = {**config.kafka.all, **config.kafka.consumer, **named}
     source = KafkaSource(servers, config.group_id, consumer, outages)
     producer = {**config.kafka.all, **config.kafka.producer}
     transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
@@ -122,9 +121,10 @@ def _run_observed(
         cluster,
         SystemClock(),
         open_transaction,
-        lambda: outages.is_confirmed,
+        lambda: outages.is_suspected,
         outages.since_answer_s,
         names,
+        lambda: outages.because,
     )
     try:
         Worker(config, ports, observer, was_fenced=was_fenced, adopts=adopts).run(should_stop)

@@ -7,35 +7,70 @@ from stream_app import events
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, TopicInfo
 from stream_app.backends.partition_count import tasks_of
+from stream_app.backends.retention import differences, input_times
 from stream_app.cli.clients import connect
 from stream_app.config import Config
-from stream_app.errors import TopicError
+from stream_app.errors import ConfigurationError, TopicError
 
 LOG = logging.getLogger("areba")
 
 
-def create_topics(config: Config, partitions: int, replication: int = -1) -> list[str]:
+DEFAULT_PARTITIONS = 4
+"""Partitions of the topics of a new application."""
+
+
+def create_topics(
+    config: Config, partitions: int | None, replication: int = -1, retention_ms: int | None = None
+) -> list[str]:
     """Create the missing topics, and return one line for each topic of the application.
 
     Args:
         config: The application's configuration.
-        partitions: Partitions of each topic.
+        partitions: Partitions of each topic; None: what the application has, or `DEFAULT_PARTITIONS` for a new one.
         replication: Replicas of each partition; -1 takes the broker's default.
+        retention_ms: How long the inputs are kept; `retention.FOREVER` keeps everything. None: the default.
 
     Raises:
-        TopicError: An existing topic has wrong settings.
+        ConfigurationError: The application has another number of tasks, or the retention is shorter than a join and a
+            pause need.
+        TopicError: An existing topic has wrong settings, or another retention than the user asks for.
     """
     cluster = connect(config)
     wanted = topic_plan.plan(
         config.topics,
-        partitions,
+        _partitions(config, cluster, partitions),
         max_clock_lead_ms=config.join.max_clock_lead_ms,
         max_record_bytes=config.limits.max_record_bytes,
+        ttl_ms=config.join.ttl_ms,
+        retention_ms=retention_ms,
     )
     cluster.create(wanted, replication)
     found = check_topics(config, cluster)
-    warn_of_topics(found)
+    if retention_ms is not None:
+        inputs = [found[name] for name in (config.topics.examples, config.topics.labels)]
+        lines = list(differences(inputs, input_times(config.join.ttl_ms, retention_ms)))
+        if lines:
+            raise TopicError(lines)
+    warn_of_topics(config, found)
     return [f"{name}: {topic.partitions} partitions" for name, topic in found.items()]
+
+
+def _partitions(config: Config, cluster: Cluster, wanted: int | None) -> int:
+    """Return the number of partitions with which missing topics are created.
+
+    Raises:
+        ConfigurationError: The application has begun with another number than the wanted one.
+    """
+    found = cluster.topics(config.topics)
+    progress = found.get(config.topics.progress)
+    tasks = tasks_of(cluster, progress) if progress is not None else None
+    if tasks is not None and wanted not in (None, tasks):
+        raise ConfigurationError(
+            f"--partitions {wanted}: {config.application.id} has {tasks} tasks, and the number cannot change; omit the "
+            "option"
+        )
+    existing = [found[name].partitions for name in (config.topics.progress, *config.topics) if name in found]
+    return wanted or tasks or next(iter(existing), DEFAULT_PARTITIONS)
 
 
 def check_topics(config: Config, cluster: Cluster) -> Mapping[str, TopicInfo]:
@@ -58,7 +93,8 @@ def check_topics(config: Config, cluster: Cluster) -> Mapping[str, TopicInfo]:
     return found
 
 
-def warn_of_topics(found: Mapping[str, TopicInfo]) -> None:
-    """Log a warning for each setting that is allowed but loses data when a disk fails."""
-    for line in topic_plan.warnings(found):
+def warn_of_topics(config: Config, found: Mapping[str, TopicInfo]) -> None:
+    """Log a warning for each setting that is allowed but loses data with a disk or with time, or keeps erased data."""
+    risks = topic_plan.retention_risks(found, config.topics, config.join.ttl_ms)
+    for line in (*topic_plan.warnings(found), *topic_plan.slow_compactions(found), *(risk.text for risk in risks)):
         events.log(events.TOPICS_AT_RISK, LOG, problem=line)

@@ -11,20 +11,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stream_app import events
 from stream_app.backends.clock import SystemClock
-from stream_app.config import TaskSettings
+from stream_app.config import LearnerSettings, StreamSettings, TaskSettings
 from stream_app.errors import ConfigurationError
 from stream_app.jit.cache import base_folder, is_read_only
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.record_columns import RawRecords
-from stream_app.records import Example, Label
+from stream_app.records import Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
+from stream_app.serialization.erased_ids import digest_of
 from stream_app.worker.observer import Observer
+
+if TYPE_CHECKING:
+    from stream_app.pipeline.task import Task
 
 LOG = logging.getLogger("areba")
 
@@ -137,6 +141,30 @@ def _rehearse(settings: TaskSettings) -> None:
     for state in task.states():
         pending, closed = state.pending_rows(state.pending_arrivals()), state.closed_rows(*state.closed_span())
         restored.load_stream(state.name, *map(dict, (state.core_state(), pending, closed)))
+    _rehearse_changes(task, settings, feature_counts)
+
+
+def _rehearse_changes(task: "Task", settings: TaskSettings, feature_counts: dict[str, int]) -> None:
+    """Let another learner begin while an example of each stream is pending, and erase that example."""
+    number = max(REHEARSED)
+    pending = [Example(name, f"{number}-{name}"[:64], [0.5] * features) for name, features in feature_counts.items()]
+    task.step(_raw(pending), _raw([]))
+    task.apply_settings(
+        settings.model_copy(
+            update={
+                "streams": {name: _with_another_learner(stream) for name, stream in settings.streams.items()},
+                "default_stream": _with_another_learner(settings.default_stream),
+            }
+        )
+    )
+    marks = [Mark(one.stream, MarkKind.ERASE, digests=digest_of(one.stream, one.id)) for one in pending]
+    task.step(_raw(marks), _raw([]))
+
+
+def _with_another_learner(stream: StreamSettings) -> StreamSettings:
+    """Add a learner whose scaler must see what is pending; own code is not asked, it may do anything."""
+    scaled = LearnerSettings(method="baseline", scaler="standard")
+    return stream.model_copy(update={"learners": {**stream.learners, "rehearsal": scaled}})
 
 
 @contextmanager
@@ -187,7 +215,7 @@ def _rehearsal_records(feature_counts: dict[str, int], count: int) -> tuple[RawR
     return _raw(examples), _raw(labels)
 
 
-def _raw(records: Sequence[Example | Label]) -> RawRecords:
+def _raw(records: Sequence[Example | Label | Mark]) -> RawRecords:
     numbers = np.arange(1, len(records) + 1, dtype=np.int64)
     keys = [record.stream.encode() for record in records]
     return RawRecords.of(numbers, numbers.copy(), keys, list(map(codec.encode, records)))

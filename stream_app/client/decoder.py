@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
-import schemas
+from stream_app import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
 from stream_app.serialization.one_value import read_one

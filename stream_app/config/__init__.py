@@ -4,14 +4,16 @@
 changes a result, `TaskSettings`, is stored in the progress topic, and `changes` says what a running application may
 take over. `memory_bound` computes the memory of a worker from them.
 
-May import `records` and `errors` only. Public: the names below.
+May import `records` and `errors` only. Public: the names in `__all__`, and `memory_bound`, `settings`,
+`task_settings`, `values`.
 """
 
 from stream_app.config.client_settings import REFUSED_SETTINGS
 from stream_app.config.compatibility import Running, changes, must_restart
-from stream_app.config.learner_settings import METHOD_SETTINGS, METHODS, LearnerSettings, has_setting, is_own
+from stream_app.config.learner_settings import METHODS, LearnerSettings, has_setting, is_own
 from stream_app.config.loading import DEFAULT, Effective, effective, load
 from stream_app.config.messages import or_nearest
+from stream_app.config.methods import METHOD_FACTS
 from stream_app.config.settings import BreakerSettings, Config, Topics
 from stream_app.config.task_settings import (
     MAX_HELD,
@@ -31,7 +33,7 @@ __all__ = [
     "MAX_HELD",
     "MAX_HELD_BYTES",
     "METHODS",
-    "METHOD_SETTINGS",
+    "METHOD_FACTS",
     "REFUSED_SETTINGS",
     "BreakerSettings",
     "ChangeDetector",

@@ -46,7 +46,7 @@ REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
         "offset.store.method": "always the broker: offsets are committed by the transaction that holds their outputs",
         "auto.offset.reset": "always error: a jump to another offset would lose records silently",
         "group.id": "always application.id",
-        "group.instance.id": "a restarted worker must be a new member: its generation fences the former one",
+        "group.instance.id": "always application.instance: a restarted worker takes over from the former one",
         "group.protocol": "always classic: the eager assignor gives examples and labels of a partition to one worker",
         "group.remote.assignor": "always range: it gives examples and labels of a partition to one worker",
         "partition.assignment.strategy": "always range: it gives examples and labels of a partition to one worker",
@@ -87,15 +87,25 @@ def _client_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+MAX_REGISTRY_TIMEOUT_S = 30.0
+"""The most that `serialization.schema_registry.timeout` may be."""
+
+
 def _registry_name(name: str) -> str:
-    if name == "timeout" or name.startswith(("max.retries", "retries.", "cache.")):
-        raise ValueError("cannot be set: areba fixes the timeouts and retries of requests to a registry")
+    if name.startswith(("max.retries", "retries.", "cache.")):
+        raise ValueError("cannot be set: areba fixes the retries of requests to a registry")
     return name
 
 
 def _registry_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
     if "@" in settings.get("url", ""):
         raise ValueError("url: must not contain a password, which would be shown; use basic.auth.user.info")
+    try:
+        timeout_s = float(settings.get("timeout", 1))
+    except ValueError:
+        timeout_s = 0.0
+    if not 0 < timeout_s <= MAX_REGISTRY_TIMEOUT_S:
+        raise ValueError(f"timeout: must be more than 0 and at most {MAX_REGISTRY_TIMEOUT_S:g} seconds")
     return settings
 
 

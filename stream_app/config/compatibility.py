@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stream_app.config.learner_settings import LearnerSettings
-from stream_app.config.task_settings import MAX_HELD, StreamSettings, TaskSettings
+from stream_app.config.task_settings import StreamSettings, TaskSettings
 
 _REMEDY = (
     "set it back, or start another application.id with another kafka.output_prefix on the same inputs (`areba state "
@@ -17,13 +17,13 @@ _RESTARTS = "starts again"
 
 TASK_SETTINGS_TAKEN_OVER = frozenset(
     {
+        "join",
         "predictions",
         "unknown_streams",
         "dead_letter_bytes",
         "metrics.every_labels",
         "metrics.change_detector",
         "limits.max_streams_per_task",
-        "output_schemas",
         "schema_ids",
     }
 )
@@ -84,7 +84,7 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     for key, value in after.items():
         if before.get(key) != value:
             text = f"{key}: {before.get(key)} -> {value}"
-            if _is_taken_over(key, before.get(key), value):
+            if key in TASK_SETTINGS_TAKEN_OVER or key.partition(".")[0] in TASK_SETTINGS_TAKEN_OVER:
                 taken.append(f"{text} {_HOLDS}")
             else:
                 refused.append(f"{text} would change results: {_REMEDY}")
@@ -100,15 +100,6 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     return Changes(tuple(taken), tuple(refused))
 
 
-def _is_taken_over(key: str, before: object, after: object) -> bool:
-    """Say whether a setting of the whole task may change in this way."""
-    if key in TASK_SETTINGS_TAKEN_OVER or key.partition(".")[0] in TASK_SETTINGS_TAKEN_OVER:
-        return True
-    if key == "wire_format" and before is None and after == "avro_single_object":
-        return True  # an older version had no other format
-    return _must_be_lowered(key, before)
-
-
 def _renamed_schemas(old: TaskSettings, new: TaskSettings) -> Iterator[str]:
     """Yield a line for each schema id that means another schema than it did."""
     before = {schema_id: name for name, ids in old.schema_ids.items() for schema_id in ids}
@@ -117,12 +108,6 @@ def _renamed_schemas(old: TaskSettings, new: TaskSettings) -> Iterator[str]:
             if before.get(schema_id, name) != name:
                 text = f"serialization.schema_ids: {schema_id} was {before[schema_id]} and is {name} now"
                 yield f"{text}: this is another schema registry than before; {_REMEDY}"
-
-
-def _must_be_lowered(key: str, value: object) -> bool:
-    """Say whether the old value is one that only older versions allowed, so that it cannot be set back."""
-    bounds = ("join.max_pending_per_stream", "join.max_waiting_per_stream")
-    return key in bounds and isinstance(value, int) and value > MAX_HELD
 
 
 class _StreamChange(NamedTuple):

@@ -1,9 +1,9 @@
 """The settings of one learner: a method and its hyper-parameters."""
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from pydantic import (
     ConfigDict,
@@ -11,55 +11,29 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationInfo,
+    create_model,
     field_validator,
     model_serializer,
 )
 
 from stream_app.config.messages import or_nearest
+from stream_app.config.methods import METHOD_FACTS
 from stream_app.config.values import Integer, Number, Options, Settings
 
-METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "areba": ("budget", "theta"),
-        "qbr": ("budget",),
-        "baseline": (),
-        "sliding": ("window",),
-        "adaptive_cs": ("cost", "largest_cost", "cost_interval_labels", "theta"),
-        "oob": ("ensemble_size", "theta"),
-        "uob": ("ensemble_size", "theta"),
-        "oob_single": ("theta",),
-        "relay": ("replay_per_class",),
-    }
-)
-"""The learning methods, each with the settings that not every method has."""
-
-_DECIDED: Mapping[str, frozenset[str]] = MappingProxyType({"relay": frozenset({"learning_rate", "l2", "scaler"})})
-"""The settings of all other methods that a method decides itself."""
-
-_SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
+_SOME_HAVE = frozenset(name for facts in METHOD_FACTS.values() for name in facts.settings)
 
 _OWN_HAVE = frozenset({"method", "options"})
 """The settings of a user's own learner: its class, and the options of the class."""
 
-METHODS = tuple(METHOD_SETTINGS)
+METHODS = tuple(METHOD_FACTS)
 """The names of the learning methods; `stream_app.learners.methods` has a file for each."""
 
 OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """Matches the import path of a user's own class: `package.module:Class`."""
 
-Budget: TypeAlias = Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)]
-Theta: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
-ReplayPerClass: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
-Window: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
 Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
-CostInterval: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000_000)]
-EnsembleSize: TypeAlias = Annotated[Integer, Field(ge=1, le=100)]
-LearningRate: TypeAlias = Annotated[Number, Field(gt=0, le=1)]
 Units: TypeAlias = Annotated[Integer, Field(ge=1, le=16_384)]
 Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(min_length=1, max_length=8)]
-Penalty: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
-Scaler: TypeAlias = Literal["none", "standard"]
-Network: TypeAlias = Annotated[str, StringConstraints(pattern=r"^(dense|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
 
 
 def is_own(method: str) -> bool:
@@ -71,9 +45,10 @@ def has_setting(method: str, name: str) -> bool:
     """Say whether learners of this method have the setting."""
     if is_own(method):
         return name in _OWN_HAVE
-    if name == "options" or name in _DECIDED.get(method, ()):
+    facts = METHOD_FACTS.get(method)
+    if name == "options" or (facts is not None and name in facts.decides):
         return False
-    return name not in _SOME_HAVE or method not in METHOD_SETTINGS or name in METHOD_SETTINGS[method]
+    return name not in _SOME_HAVE or facts is None or name in facts.settings
 
 
 def no_such_setting(method: str, name: str) -> str:
@@ -87,7 +62,7 @@ def no_such_setting(method: str, name: str) -> str:
 class LearnerSettings(Settings):
     """One learner: a method and its hyper-parameters, named as in the AREBA paper (Malialis et al., TNNLS 2020).
 
-    A method has the settings that `METHOD_SETTINGS` lists for it, and all from `learning_rate` to `network`; RELAY
+    A method has the settings that `METHOD_FACTS` lists for it, and all from `learning_rate` to `network`; RELAY
     decides `learning_rate`, `l2` and `scaler` itself. Any other setting is refused.
 
     Attributes:
@@ -103,7 +78,8 @@ class LearnerSettings(Settings):
         learning_rate: Step size of Adam.
         hidden: Number of units of each hidden layer.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
-        scaler: `standard` scales features by their running mean and deviation, updated at prediction; or `none`.
+        scaler: `standard` scales features by their fading mean and deviation, updated at prediction, to at most 5
+            either way; with `none`, a network takes features as they come, to at most 1e6 either way.
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
         options: Options of a user's own learner, passed to its class unchanged.
     """
@@ -111,19 +87,19 @@ class LearnerSettings(Settings):
     model_config = ConfigDict(validate_default=False)
 
     method: str
-    budget: Budget = 20
-    theta: Theta = 0.99
-    window: Window = 100
+    budget: Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)] = 20
+    theta: Annotated[Number, Field(gt=0, lt=1)] = 0.99
+    window: Annotated[Integer, Field(ge=1, le=10_000)] = 100
     cost: Cost = 19.0
     largest_cost: Cost = 50.0
-    cost_interval_labels: CostInterval = 250
-    ensemble_size: EnsembleSize = 20
-    replay_per_class: ReplayPerClass = 500
-    learning_rate: LearningRate = 0.01
+    cost_interval_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 250
+    ensemble_size: Annotated[Integer, Field(ge=1, le=100)] = 20
+    replay_per_class: Annotated[Integer, Field(ge=1, le=10_000)] = 500
+    learning_rate: Annotated[Number, Field(gt=0, le=1)] = 0.01
     hidden: Hidden = (8,)
-    l2: Penalty = 0.0
-    scaler: Scaler = "none"
-    network: Network = "dense"
+    l2: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    scaler: Literal["none", "standard"] = "none"
+    network: Annotated[str, StringConstraints(pattern=r"^(dense|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")] = "dense"
     options: Options = Field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -142,10 +118,9 @@ class LearnerSettings(Settings):
     @field_validator("*")
     @classmethod
     def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse a setting without effect, unless an older version has stored it."""
+        """Refuse a setting without effect."""
         method, name = info.data.get("method", ""), str(info.field_name)
-        stored = (info.context or {}).get("stored", False)
-        if name != "method" and method and not stored and not has_setting(method, name):
+        if name != "method" and method and not has_setting(method, name):
             raise ValueError(no_such_setting(method, name))
         return value
 
@@ -155,23 +130,16 @@ class LearnerSettings(Settings):
         return {name: value for name, value in plain.items() if has_setting(self.method, name)}
 
 
-class LearnerOverrides(Settings):
-    """Settings of learners that a stream overrides; None keeps the value in `learners`."""
+_optional_fields: Any = {
+    name: (kind | None, None)
+    for name, kind in get_type_hints(LearnerSettings, include_extras=True).items()
+    if name in LearnerSettings.model_fields and name != "method"
+}
+_Optional: Any = create_model("_Optional", __base__=Settings, **_optional_fields)
 
-    budget: Budget | None = None
-    theta: Theta | None = None
-    window: Window | None = None
-    cost: Cost | None = None
-    largest_cost: Cost | None = None
-    cost_interval_labels: CostInterval | None = None
-    ensemble_size: EnsembleSize | None = None
-    replay_per_class: ReplayPerClass | None = None
-    learning_rate: LearningRate | None = None
-    hidden: Hidden | None = None
-    l2: Penalty | None = None
-    scaler: Scaler | None = None
-    network: Network | None = None
-    options: Options | None = None
+
+class LearnerOverrides(_Optional):  # type: ignore[misc]  # its fields are those of LearnerSettings
+    """Settings of learners that a stream overrides; None keeps the value in `learners`."""
 
     def applied_to(self, settings: LearnerSettings) -> LearnerSettings:
         """Return the learner's settings, overridden by these; settings that its method does not have are ignored."""

@@ -21,7 +21,17 @@ from stream_app.config.client_settings import CLIENT_SECTIONS, is_own_file_setti
 from stream_app.config.learner_settings import METHODS
 from stream_app.config.messages import SettingPath, annotation_at, is_structure, message
 from stream_app.config.settings import Config, ConflictsError
-from stream_app.config.yaml_file import Document, Fault, Place, PlainLoader, dotted, plain_data, problem_of, read_file
+from stream_app.config.yaml_file import (
+    Document,
+    Fault,
+    Place,
+    PlainLoader,
+    beginning_of,
+    dotted,
+    plain_data,
+    problem_of,
+    read_file,
+)
 from stream_app.errors import ConfigurationError
 
 FILE_SUFFIX = "_FILE"
@@ -168,12 +178,11 @@ def _value_in(file: Path) -> str:
     """Return the text of a file without the end of its last line.
 
     Raises:
-        ConfigurationError: The file cannot be read, is too large, is empty or is not UTF-8. The error does not show
-            what the file holds.
+        ConfigurationError: The file cannot be read, is not regular, is too large, is empty or is not UTF-8. The error
+            does not show what the file holds.
     """
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(MAX_VALUE_BYTES + 1)
+        raw = beginning_of(file, MAX_VALUE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         reason = error.strerror if isinstance(error, OSError) else None
         raise ConfigurationError(f"{file}: cannot be read: {reason or type(error).__name__}") from None

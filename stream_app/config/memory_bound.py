@@ -1,15 +1,15 @@
 """The memory bound: what streams, buffers and queues take when all of them are full at the configured limits.
 
 With d features (`limits.max_features` where a stream names none), L learners, S of them with a scaler, P, W and C for
-the bounds on pending, waiting and closed, R records in a batch, and B bytes of labels that wait:
+the bounds on pending, waiting and closed, R records in a batch, B bytes of labels that wait, and Y learners RELAY:
 
-    stream   = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L)    slots: they double, and are free again after a batch
+    stream   = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L + 8 Y)  slots: they double, and are free again after a batch
              + 2 (C + 1) x 106                              closed; 130 with `corrections` = `correct`
              + 64 (P + W + C + R)                           table of ids: 16 bytes, at most a quarter used
              + B + 300 W + 20,000 + its learners
     B        = the lesser of W x the largest record of the topic, and join.max_waiting_bytes_per_stream
     learner  = 16 x parameters x networks                   weights, two moments, gradient: float32
-             + r (4 d + 100)                                r rows: 2 B for AREBA, B for QBR, W for Sliding,
+             + r (4 d + 108)                                r rows: 2 B for AREBA, B for QBR, W for Sliding,
                                                             2 x replay_per_class for RELAY, else 1
              + 8 (r + 16) x (units of each layer + 64)      scratch
     snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
@@ -21,7 +21,7 @@ your own comes on top.
 from itertools import pairwise
 from typing import NamedTuple
 
-from stream_app.config import METHOD_SETTINGS, Config, LearnerSettings, StreamSettings, TaskSettings, is_own
+from stream_app.config import METHOD_FACTS, Config, LearnerSettings, StreamSettings, TaskSettings, is_own
 from stream_app.records import ID_WORDS
 
 ID_BYTES = 8 * ID_WORDS
@@ -35,12 +35,12 @@ TABLE_BYTES = 64
 """An id's share of the hash table: 16 bytes, of which at least a quarter is used after growing."""
 SCORE_BYTES = 5
 """One learner's score and class."""
+ARRIVAL_BYTES = 8
+"""When an example came, as RELAY keeps it."""
 LABEL_BYTES = 300
 """A waiting label as Python objects, beside what its key, value and headers hold."""
 STREAM_BYTES = 20_000
 """What every stream takes: the histogram of delays, above all."""
-RELAY_NETWORKS = 5
-"""RELAY's network and challenger, the average of each, and the first weights."""
 PROCESS_BYTES = 250 << 20
 """Python, Numba, the Kafka client: a worker without streams, measured."""
 PRODUCER_KBYTES, CONSUMER_KBYTES = 262_144, 16_384
@@ -96,6 +96,8 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
     copies = 1 + sum(learner.scaler != "none" for learner in learners)
     slot_bytes = row_bytes * copies + SLOT_BYTES + SCORE_BYTES * len(learners)
+    methods = [METHOD_FACTS[learner.method] for learner in learners if not is_own(learner.method)]
+    slot_bytes += ARRIVAL_BYTES * sum(facts.keeps_arrivals for facts in methods)
     closed_bytes = CLOSED_BYTES + (CORRECTION_BYTES if join.corrections == "correct" else 0)
     waiting = join.max_pending_per_stream + join.max_waiting_per_stream
     labels = min(join.max_waiting_per_stream * largest_label_bytes, join.max_waiting_bytes_per_stream)
@@ -113,24 +115,12 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     )
 
 
-def _rows(learner: LearnerSettings) -> int:
-    """Return the most examples that a learner keeps."""
-    kept = {
-        "areba": 2 * learner.budget,
-        "qbr": learner.budget,
-        "sliding": learner.window,
-        "relay": 2 * learner.replay_per_class,
-    }
-    return kept.get(learner.method, 1)
-
-
 def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
     if is_own(learner.method):
         return 0
     sizes = (row_bytes // 4, *learner.hidden, 1)
     parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
-    rows = _rows(learner)
-    networks = RELAY_NETWORKS if learner.method == "relay" else 1
-    networks = learner.ensemble_size if "ensemble_size" in METHOD_SETTINGS.get(learner.method, ()) else networks
+    facts = METHOD_FACTS[learner.method]
+    rows, networks = facts.rows(learner), facts.networks(learner)
     scratch = 8 * (max(rows, networks) + 16) * sum(units + 64 for units in sizes[1:])
-    return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch
+    return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28 + ARRIVAL_BYTES) + scratch

@@ -18,7 +18,6 @@ from stream_app.config.task_settings import (
     JoinSettings,
     LimitSettings,
     MetricSettings,
-    OutputSchemas,
     Predictions,
     SchemaIds,
     StreamSettings,
@@ -92,15 +91,12 @@ class SerializationSettings(Settings):
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
             it begins with a zero byte and the id that a schema registry has given its schema.
-        output_schemas: The version of the schemas of predictions and metrics. Version 1 has `label` in place of
-            `predicted_class`: keep it until all subscribers read version 2.
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
         schema_ids: For `confluent`, the schema ids by names such as `example.v1`, instead of asking the registry for
             them at start.
     """
 
     wire_format: WireFormatName = "avro_single_object"
-    output_schemas: OutputSchemas = 2
     schema_registry: Annotated[Frozen[RegistryName, ClientValue], WithoutPassword] = Field(default_factory=dict)
     schema_ids: SchemaIds = Field(default_factory=dict)
 
@@ -125,6 +121,8 @@ class WorkerSettings(Settings):
         snapshot_after_ms: Processing time after which a snapshot is taken: about what a restore repeats. Snapshots that
             take long are taken less often, so that they cost at most a twentieth of the time. 0 takes one after
             every transaction.
+        snapshot_when_idle_ms: Time without new records after which a task saves what it has not saved, at most once a
+            minute.
         max_restarts: How often within an hour a process restarts itself before it ends with exit status 4; 0 is never.
         max_unlabelled_share: A warning is logged when more than this share of a stream's newest closed examples ended
             without a label; 1 is never.
@@ -139,6 +137,7 @@ class WorkerSettings(Settings):
     start_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
+    snapshot_when_idle_ms: Annotated[Integer, Field(ge=100, le=3_600_000)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
     max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
     log_format: LogFormat = "text"
@@ -147,12 +146,12 @@ class WorkerSettings(Settings):
 
 
 class BreakerSettings(Settings):
-    """When unreadable records stop a task; each input is counted separately.
+    """When malformed records stop their stream; each stream is counted by itself, and each input by itself.
 
     Attributes:
-        in_a_row: The task stops after this number of unreadable records in a row.
-        share: The task stops when more than this share of all records is unreadable.
-        share_after_records: `share` counts only after this number of records.
+        in_a_row: The stream stops after this number of malformed records in a row.
+        share: The stream stops when more than this share of its records is malformed.
+        share_after_records: `share` counts only after this number of records from the first malformed record on.
     """
 
     in_a_row: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
@@ -246,6 +245,11 @@ class Config(Settings):
         return f"{self.application.id}/dlq/replay"
 
     @property
+    def tools_transactional_id(self) -> str:
+        """The transactional id of all commands that write to progress: a new command fences the former one."""
+        return f"{self.application.id}/tools/progress"
+
+    @property
     def group_id(self) -> str:
         """The consumer group of the workers."""
         return self.application.id
@@ -283,7 +287,6 @@ class Config(Settings):
             unknown_streams=self.unknown_streams,
             predictions=self.predictions,
             wire_format=self.serialization.wire_format,
-            output_schemas=self.serialization.output_schemas,
             schema_ids=self.serialization.schema_ids,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
             default_stream=self._resolved(StreamOverrides()),

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
-from pydantic_core import PydanticKnownError
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from stream_app.config.learner_settings import METHODS, LearnerSettings
 from stream_app.config.messages import first_line
@@ -65,9 +64,6 @@ One record may close all of them, in one transaction of at most ten seconds.
 MAX_HELD_BYTES = 1 << 26
 """Most bytes of the waiting labels of one stream, as dead letters, for the same reason."""
 
-FORMER_MAX_HELD = 10_000_000
-"""The bound of older versions, which stored configurations may still have."""
-
 Corrections: TypeAlias = Literal["first", "correct"]
 
 
@@ -82,32 +78,29 @@ class JoinSettings(Settings):
         max_waiting_per_stream: Most labels that wait for examples; above it, the oldest becomes a dead letter.
         max_waiting_bytes_per_stream: Most bytes of the waiting labels: keys, values, headers, and 256 for each label
             (the headers of a dead letter); above it, the oldest becomes a dead letter.
-        max_closed_per_stream: Most closed examples that are remembered, to detect duplicates; above it, the example
-            that was closed first is forgotten.
-        closed_ttl_ms: How long closed examples are remembered.
+        max_closed_per_stream: Most closed examples that are remembered, to detect duplicates and late labels; above it,
+            the example that was closed first is forgotten.
+        closed_ttl_ms: How long closed examples are remembered after they were closed.
         max_open_marks_per_stream: Most marks that wait for the same mark in the other input; above it, the oldest is
             dropped.
         corrections: `first`: the first label of an example counts, and a later label of another class is a dead letter.
             `correct`: a label of a higher revision corrects the example's class.
     """
 
-    ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = DAY_MS
+    ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = 30 * DAY_MS
     max_clock_lead_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 3_600_000
-    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=FORMER_MAX_HELD)] = 100_000
-    max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=FORMER_MAX_HELD)] = 10_000
+    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD)] = 100_000
+    max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD)] = 10_000
     max_waiting_bytes_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD_BYTES)] = MAX_HELD_BYTES
     max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
-    closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = DAY_MS
+    closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 60 * DAY_MS
     max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
     corrections: Corrections = "first"
 
-    @field_validator("max_pending_per_stream", "max_waiting_per_stream")
-    @classmethod
-    def _fits_one_transaction(cls, value: int, info: ValidationInfo) -> int:
-        """Refuse a value above `MAX_HELD`, unless an older version has stored it."""
-        if value > MAX_HELD and not (info.context or {}).get("stored", False):
-            raise PydanticKnownError("less_than_equal", {"le": MAX_HELD})
-        return value
+    @property
+    def life_ms(self) -> int:
+        """How long an example or a label is kept: for the TTL, and for as long as a producer's clock may run ahead."""
+        return self.ttl_ms + self.max_clock_lead_ms
 
 
 ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
@@ -147,8 +140,6 @@ Predictions: TypeAlias = Literal["champion", "all"]
 
 WireFormatName: TypeAlias = Literal["avro_single_object", "confluent"]
 
-OutputSchemas: TypeAlias = Literal[1, 2]
-
 SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
 SchemaIds: TypeAlias = Frozen[str, Annotated[tuple[SchemaId, ...], Field(min_length=1, max_length=1_000)]]
 
@@ -159,7 +150,7 @@ UNLIMITED_BYTES = 2**31 - 1
 class TaskSettings(Settings):
     """Every setting that changes a result: equal settings and equal input ranges give equal output bytes.
 
-    The progress topic stores them as `to_json` writes them.
+    The progress topic stores them as `to_json` writes them. `Config` has their defaults.
 
     Attributes:
         application_id: Part of the settings, since random numbers are seeded with it.
@@ -170,26 +161,22 @@ class TaskSettings(Settings):
         predictions: Whether the predictions of the `champion` or of `all` learners are published.
         dead_letter_bytes: Largest batch that the dead-letters topic accepts. It is no setting of the file: the worker
             reads the topic's `max.message.bytes` (see `stream_app.serialization.left_out`).
-        wire_format: How input and output values begin (see `stream_app.serialization.wire_format`); None, of older
-            versions: as `avro_single_object`, but dead letters do not say that a value looks like the other format.
-        output_schemas: The version of the output schemas; 1, of older versions: `label` in place of `predicted_class`
-            in predictions, and 0 in place of null in metrics.
+        wire_format: How input and output values begin (see `stream_app.serialization.wire_format`).
         schema_ids: The ids of each schema in the registry, by names such as `example.v1`; the first one is written.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
     """
 
     application_id: TopicName
-    join: JoinSettings = JoinSettings()
-    metrics: MetricSettings = MetricSettings()
-    limits: LimitSettings = LimitSettings()
-    unknown_streams: UnknownStreams = "dead-letter"
-    predictions: Predictions = "champion"
+    join: JoinSettings
+    metrics: MetricSettings
+    limits: LimitSettings
+    unknown_streams: UnknownStreams
+    predictions: Predictions
     dead_letter_bytes: Annotated[Integer, Field(ge=0)] = UNLIMITED_BYTES
-    wire_format: WireFormatName | None = None
-    output_schemas: OutputSchemas = 1
-    schema_ids: SchemaIds = Field(default_factory=dict)
-    streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
+    wire_format: WireFormatName
+    schema_ids: SchemaIds
+    streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings
 
     def of_stream(self, name: str) -> StreamSettings:
@@ -219,6 +206,6 @@ class TaskSettings(Settings):
             StateError: The text is damaged, or names a setting or method that this version does not have.
         """
         try:
-            return cls.model_validate(json.loads(text), context={"methods": methods, "stored": True})
+            return cls.model_validate(json.loads(text), context={"methods": methods})
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise StateError(f"the stored configuration cannot be read: {first_line(error)}") from error

@@ -3,6 +3,7 @@
 Only plain YAML is read: no aliases (a few of them can make gigabytes), no tags, limited size and depth.
 """
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -99,15 +100,26 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
 
+def beginning_of(path: Path, size: int) -> bytes:
+    """Return the first bytes of a regular file.
+
+    Raises:
+        OSError: It cannot be read, or is not regular: a pipe without a writer would be waited for, without an end.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    with path.open("rb") as file:
+        return file.read(size)
+
+
 def read_file(document: Document, path: Path) -> None:
     """Read a YAML file into a document.
 
     Raises:
-        ConfigurationError: The file cannot be read, is too large, is not UTF-8 or is not YAML.
+        ConfigurationError: The file cannot be read, is not regular, is too large, is not UTF-8 or is not YAML.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
+        raw = beginning_of(path, MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(raw) > MAX_FILE_BYTES:

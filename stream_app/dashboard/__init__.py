@@ -5,4 +5,5 @@ into JSON. `feed` reads the topics in a thread and keeps the newest documents. `
 itself is in `static`, without a build step; uPlot is vendored there.
 
 May import `monitor`, `backends`, `serialization` and `config`. Nothing here writes to a topic or joins a group.
+Public: `feed`, `server`.
 """

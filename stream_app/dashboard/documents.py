@@ -60,7 +60,7 @@ def details(model: DashboardModel, figures: StreamFigures, colours: LearnerColou
             "learners": [
                 {
                     "metric": asdict(learner.metric),
-                    "time_ms": learner.time_ms,
+                    "time_ms": learner.metric.event_time_ms,
                     "colour": colours.of(learner.metric.learner),
                     "curve": _curve(LEARNER_COLUMNS, history.learners.get(learner.metric.learner)),
                 }

@@ -110,15 +110,16 @@ class DashboardModel(Model):
         """Return the history of a stream; it is empty if nothing was added."""
         return self._histories.get(stream) or StreamHistory()
 
-    def add_metric(self, metric: Metric, task: int, time_ms: int) -> None:
+    def add_metric(self, metric: Metric, task: int) -> None:
         """Add a metric to the figures and to the curves."""
-        super().add_metric(metric, task, time_ms)
+        super().add_metric(metric, task)
+        time_ms = metric.event_time_ms
         if metric.stream not in self._streams:
             return
         history = self._histories.setdefault(metric.stream, StreamHistory())
         self._forget_learners(history, self._streams[metric.stream].learners)
         if metric.champion:
-            self._add_drifts(history, metric, time_ms)
+            self._add_drifts(history, metric)
         if metric.learner not in history.learners:
             if self._curves >= MAX_CURVES:
                 history.is_cut = True
@@ -136,12 +137,13 @@ class DashboardModel(Model):
             )
         history.changes[metric.learner] = metric.changes
 
-    def _add_drifts(self, history: StreamHistory, metric: Metric, time_ms: int) -> None:
+    def _add_drifts(self, history: StreamHistory, metric: Metric) -> None:
         """Add the known drifts since the champion's last metric, at event times between those of both metrics.
 
         A drift before the first metric has no known time.
         """
-        before, history.reached = history.reached, (metric.examples, time_ms)
+        before, time_ms = history.reached, metric.event_time_ms
+        history.reached = metric.examples, time_ms
         if before is None:
             return
         examples, before_ms = before
@@ -156,9 +158,9 @@ class DashboardModel(Model):
             del history.learners[name], history.changes[name]
             self._curves -= 1
 
-    def add_dead_letter(self, stream: str, reason: str, task: int, time_ms: int) -> None:
+    def add_dead_letter(self, stream: str, reason: str, task: int) -> None:
         """Add a dead letter to the figures, and count its reason."""
-        super().add_dead_letter(stream, reason, task, time_ms)
+        super().add_dead_letter(stream, reason, task)
         if stream in self._streams:
             reasons = self._histories.setdefault(stream, StreamHistory()).reasons
             if reason in reasons or len(reasons) < MAX_REASONS:
@@ -183,10 +185,10 @@ class DashboardModel(Model):
             work.add(wall_ms, None if is_stalled else figures.labelled_per_s, lag_s, figures.pending)
 
     def state(self, stream: str) -> str:
-        """Return `waiting` (no example is known), `idle` (all are processed), `live`, `stalled` or `tripped`."""
+        """Return `waiting` (no example is known), `idle` (all are processed), `live`, `stalled` or `stopped`."""
         known = self._streams.get(stream)
-        if known is not None and known.task in self._tripped:
-            return "tripped"
+        if self.is_stopped(stream):
+            return "stopped"
         if known is None or known.newest_example is None:
             return "waiting"
         since_s = self._behind_since_s.get(stream)

@@ -4,5 +4,5 @@ Compiled functions take int64 arrays of addresses (`memory`), because one call t
 Arithmetic is in strict IEEE order, so that results are the same on every machine. `README.md` explains the techniques
 to a reader who does not know Numba.
 
-May import `config`. Public: the decorators in `compiler`, `memory`, `columns`, `cache.base_folder`.
+May import `config`. Public: `cache`, `columns`, `compiler`, `foreign`, `memory`, `tables`.
 """

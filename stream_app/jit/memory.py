@@ -13,21 +13,20 @@ and that no index leaves its array (`tests/property/test_bounds.py` compiles wit
 """
 
 import operator
-import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import inlined_without_refcounts
-from stream_app.records import Bytes, Longs
+from stream_app.records import Bytes
 
 # isort: split
 from llvmlite import ir
-from numba import extending
+from numba import extending, typeof
 from numba.core import cgutils, types
-from numba.np import arrayobj
+from numba.np import arrayobj, numpy_support
 
 Pointer: TypeAlias = Any
 """A typed pointer to the first element of an array; `pointer[i]` is element i. Only compiled code has pointers."""
@@ -40,9 +39,6 @@ Typing: TypeAlias = Any
 
 Generator: TypeAlias = Callable[[Typing, Typing, Typing, Typing], Typing]
 """Writes the LLVM instructions of an intrinsic."""
-
-Field: TypeAlias = bool | int | float | NDArray[Any]
-"""A value that a descriptor can hold."""
 
 CACHE_LINE_BYTES = 64
 """A block, and each longer array in a block, begins at a multiple of this, the size of a line of the CPU's cache."""
@@ -71,15 +67,23 @@ def _pointer_from_integer(element: Typing) -> Any:  # noqa: ANN401  (as above)
     return intrinsic(pointer)
 
 
-doubles_at, floats_at = _pointer_from_integer(types.float64), _pointer_from_integer(types.float32)
-longs_at, words_at = _pointer_from_integer(types.int64), _pointer_from_integer(types.uint64)
+doubles_at, longs_at = _pointer_from_integer(types.float64), _pointer_from_integer(types.int64)
 integers_at, bytes_at = _pointer_from_integer(types.int32), _pointer_from_integer(types.uint8)
-classes_at = _pointer_from_integer(types.int8)
 
 
 def array_type(element: Typing, dimensions: int) -> Typing:
     """Return the Numba type of a C-contiguous, writable array."""
     return types.Array(element, dimensions, "C")
+
+
+def pointer_type(dtype: np.dtype[Any]) -> Typing:
+    """Return the Numba type of a pointer to elements of a dtype."""
+    return types.CPointer(numpy_support.from_dtype(dtype))
+
+
+def tuple_type(view: type[Any], kinds: Sequence[Typing]) -> Typing:
+    """Return the Numba type of a named tuple, given those of its fields."""
+    return types.NamedTuple(kinds, view)
 
 
 def make_array(context: Typing, builder: Typing, kind: Typing, pointer: Typing, shape: Sequence[Typing]) -> Typing:
@@ -150,16 +154,6 @@ def integer_of(_typing: Typing, pointer: Typing) -> tuple[Typing, Generator]:
 
 
 @intrinsic
-def float_from_bits(_typing: Typing, _number: Typing) -> tuple[Typing, Generator]:
-    """`float_from_bits(n)`: the float64 with the bits of an int64."""
-
-    def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
-        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.float64(types.int64), generate
-
-
-@intrinsic
 def prefetch(_typing: Typing, _number: Typing) -> tuple[Typing, Generator]:
     """`prefetch(address)`: begin to load the cache line at an address; an invalid address does no harm."""
 
@@ -172,6 +166,45 @@ def prefetch(_typing: Typing, _number: Typing) -> tuple[Typing, Generator]:
         return context.get_dummy_value()
 
     return types.none(types.int64), generate
+
+
+def one_of(functions: Sequence[Any]) -> Any:  # noqa: ANN401  (its arguments are types, not values)
+    """Make an intrinsic `call(number, arguments)`: a jump to the function with this number, without function pointers.
+
+    Args:
+        functions: Compiled functions that take the same arguments and return the same type. The commonest is called
+            for all numbers that no other function has.
+    """
+    kinds = {function: typeof(function) for function in functions}
+    commonest = max(kinds, key=functions.count)
+
+    def call(typing: Typing, _number: Typing, arguments: Typing) -> tuple[Typing, Generator]:
+        signatures = {
+            function: typing.resolve_function_type(kind, tuple(arguments.types), {}) for function, kind in kinds.items()
+        }
+        returned = typing.unify_types(*[signature.return_type for signature in signatures.values()])
+
+        def generate(context: Typing, builder: Typing, _signature: Typing, given: Typing) -> Typing:
+            values = cgutils.unpack_tuple(builder, given[1], len(arguments.types))
+            result = cgutils.alloca_once(builder, context.get_value_type(returned))
+            blocks = {function: builder.append_basic_block("call") for function in kinds}
+            end = builder.append_basic_block("called")
+            jump = builder.switch(given[0], blocks[commonest])
+            for number, function in enumerate(functions):
+                if function is not commonest:
+                    jump.add_case(ir.Constant(given[0].type, number), blocks[function])
+            for function, block in blocks.items():
+                builder.position_at_end(block)
+                value = context.get_function(kinds[function], signatures[function])(builder, values)
+                own = signatures[function].return_type
+                builder.store(context.cast(builder, value, own, returned), result)
+                builder.branch(end)
+            builder.position_at_end(end)
+            return builder.load(result)
+
+        return returned(types.int64, arguments), generate
+
+    return intrinsic(call)
 
 
 @inlined_without_refcounts
@@ -204,7 +237,7 @@ def _is_named_element(pointer: Typing, index: Typing) -> bool:
     return isinstance(pointer, types.CPointer) and isinstance(index, types.IntEnumMember)
 
 
-# Python's side: addresses, descriptors, blocks ------------------------------------------------------------------------
+# Python's side: addresses and blocks ----------------------------------------------------------------------------------
 
 
 def address_of(array: NDArray[Any]) -> int:
@@ -219,106 +252,9 @@ def address_of(array: NDArray[Any]) -> int:
     return begin
 
 
-def descriptor_of(fields: Sequence[Field]) -> Longs:
-    """Return int64 `[fields]`: the address of an array, an integer as it is, a float as its bits."""
-    return np.array([_field_as_integer(field) for field in fields], np.int64)
-
-
-def _field_as_integer(field: Field) -> int:
-    if isinstance(field, np.ndarray):
-        return address_of(field)
-    if isinstance(field, float):
-        return int(struct.unpack("<q", struct.pack("<d", field))[0])
-    return int(field)
-
-
 def aligned_block(size: int) -> tuple[Bytes, int]:
     """Return `size` zero bytes that begin at a multiple of `CACHE_LINE_BYTES`, and their address."""
     memory = np.zeros(size + CACHE_LINE_BYTES, np.uint8)
     begin = address_of(memory)
     start = -begin % CACHE_LINE_BYTES
     return memory[start : start + size], begin + start
-
-
-Arrays = TypeVar("Arrays", bound=NamedTuple)
-"""A named tuple of arrays and numbers."""
-
-SharedBuffers: TypeAlias = dict[tuple[str, tuple[int, ...], str], NDArray[Any]]
-"""Arrays that carry nothing from one operation to the next, by name, shape and dtype, shared by all owners."""
-
-
-def with_shared_buffers(arrays: Arrays, names: Collection[str], buffers: SharedBuffers) -> Arrays:
-    """Return the tuple with the arrays of these names replaced by the shared ones; add those that are missing there."""
-    fields = arrays._asdict()
-    common = {
-        name: buffers.setdefault((name, fields[name].shape, fields[name].dtype.str), fields[name]) for name in names
-    }
-    replaced: Arrays = arrays._replace(**common)
-    return replaced
-
-
-class Span(NamedTuple):
-    """The place of an array in a block: its first byte, the byte after its last, dtype and shape."""
-
-    start: int
-    end: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-
-    def view(self, block: Bytes) -> NDArray[Any]:
-        """Return the array in a block of this layout."""
-        return block[self.start : self.end].view(self.dtype).reshape(self.shape)
-
-
-class PackedBlock(NamedTuple):
-    """The arrays of several named tuples in one block of memory.
-
-    Attributes:
-        parts: The named tuples, with views of the block.
-        block: The memory.
-        address: The address of the block.
-        frequent_bytes: Bytes from its beginning to the arrays that are seldom read.
-        spans: The place of each array, by the number of its tuple and its name.
-    """
-
-    parts: Sequence[Any]
-    block: Bytes
-    address: int
-    frequent_bytes: int
-    spans: Mapping[tuple[int, str], Span]
-
-    def parts_in(self, block: Bytes) -> Sequence[Any]:
-        """Return the named tuples with views of another block of the same layout."""
-        moved: list[dict[str, NDArray[Any]]] = [{} for _ in self.parts]
-        for (number, name), span in self.spans.items():
-            moved[number][name] = span.view(block)
-        return [part._replace(**new) for part, new in zip(self.parts, moved, strict=True)]
-
-
-def pack(parts: Sequence[NamedTuple], leave: Collection[str] = (), last: Collection[str] = ()) -> PackedBlock:
-    """Copy the arrays of named tuples into one block, which is copied at once and prefetched as one range.
-
-    Args:
-        parts: Named tuples of arrays and numbers.
-        leave: Names of arrays that are not copied.
-        last: Names of arrays that are seldom read; they come after all others.
-    """
-    arrays = {
-        (number, name): field
-        for number, part in enumerate(parts)
-        for name, field in part._asdict().items()
-        if isinstance(field, np.ndarray) and name not in leave
-    }
-    spans: dict[tuple[int, str], Span] = {}
-    size, frequent_bytes = 0, 0
-    for key in sorted(arrays, key=lambda key: (key[1] in last, arrays[key].nbytes)):
-        array = arrays[key]
-        start = -(-size // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
-        size = start + array.nbytes
-        spans[key] = Span(start, size, array.dtype, array.shape)
-        frequent_bytes = frequent_bytes if key[1] in last else size
-    block, begin = aligned_block(size)
-    for key, span in spans.items():
-        span.view(block)[...] = arrays[key]
-    made = PackedBlock(parts, block, begin, frequent_bytes, spans)
-    return made._replace(parts=made.parts_in(block))

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.join.constants import ORPHAN_LABEL, UNLABELLED_KIND, Counter, Setting, SlotState
+from stream_app.join.constants import EVICTED_KIND, ORPHAN_LABEL, UNLABELLED_KIND, Counter, Setting, SlotState
 from stream_app.join.expiry_heaps import (
     is_before,
     remove_slot,
@@ -34,37 +34,50 @@ from stream_app.records import (
 
 
 @inlined_without_refcounts
-def close_before(state: JoinArrays, out: JoinOutput, limit: Number, position: Number) -> None:
-    """Close all open ids with a timestamp below the limit, in order of (timestamp, arrival) over both heaps."""
+def close_before(
+    state: JoinArrays, out: JoinOutput, limit: Number, position: Number, kind: np.uint8, cause: np.uint8
+) -> None:
+    """Close all open ids with a timestamp below the limit, in order of (timestamp, arrival) over both heaps.
+
+    Args:
+        state: The stream.
+        out: Takes the results.
+        limit: The limit in milliseconds.
+        position: The position that causes it.
+        kind: `UNLABELLED_KIND`: they have expired; `ADVANCED_KIND`: a pair of marks closes them.
+        cause: The cause for waiting labels.
+    """
     while True:
         pending = state.counters[Counter.PENDING] > 0 and state.times[state.pending_heap[0]] < limit
         waiting = state.counters[Counter.WAITING] > 0 and state.times[state.waiting_heap[0]] < limit
         if pending and (not waiting or is_before(state, state.pending_heap[0], state.waiting_heap[0])):
-            close_pending_example(state, out, state.pending_heap[0], position, UNLABELLED_KIND)
+            close_pending_example(state, out, state.pending_heap[0], position, kind)
         elif waiting:
-            close_waiting_label(state, out, state.waiting_heap[0], position)
+            close_waiting_label(state, out, state.waiting_heap[0], position, cause)
         else:
             return
 
 
 @inlined_without_refcounts
 def close_pending_example(state: JoinArrays, out: JoinOutput, slot: Number, position: Number, kind: np.uint8) -> None:
-    """Close an example that has no label, as `unlabelled` or `evicted`; its id is remembered."""
+    """Close an example that has no label, as `unlabelled` or `evicted`; its id is remembered with the kind."""
     remove_slot(state, state.pending_heap, Counter.PENDING, slot)
     state.states[slot] = SlotState.FREE
-    outcome = add_outcome(out, position, kind, slot, state.ids, slot)
+    outcome_kind = EVICTED_KIND if kind == EVICTED_KIND else UNLABELLED_KIND
+    outcome = add_outcome(out, position, outcome_kind, slot, state.ids, slot)
     out.outcome_examples[outcome] = state.offsets[slot]
-    state.counters[Counter.UNLABELLED if kind == UNLABELLED_KIND else Counter.EVICTED] += 1
+    state.counters[Counter.EVICTED if kind == EVICTED_KIND else Counter.UNLABELLED] += 1
     place = place_of_reference(state, state.hashes[slot], slot)
     remember_id(state, slot, place, kind, np.int8(-1), 0)
 
 
 @inlined_without_refcounts
-def close_waiting_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
+def close_waiting_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number, cause: np.uint8) -> None:
     """Close a label that has no example: it becomes a dead letter, and its id is not remembered."""
     release_label(state, out, slot)
     remove_place(state, place_of_reference(state, state.hashes[slot], slot))
-    add_dead_letter(out, position, ORPHAN_LABEL, slot)
+    waited_ms = state.counters[Counter.STREAM_TIME] - state.times[slot]
+    add_dead_letter(out, position, ORPHAN_LABEL, slot, cause, waited_ms)
 
 
 @inlined_without_refcounts

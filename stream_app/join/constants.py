@@ -4,7 +4,11 @@ from enum import IntEnum
 
 import numpy as np
 
-from stream_app.records import MAX_LEARNERS, OutcomeKind, Reason
+from stream_app.records import MAX_LEARNERS, Cause, OutcomeKind, Reason
+
+MAX_EVICTIONS = 10_000
+"""The most examples or labels that one record evicts. One label can be as large as thousands of others and must make
+room for itself; where a bound was lowered, the records that follow evict the rest, instead of one burst."""
 
 
 class Counter(IntEnum):
@@ -20,7 +24,7 @@ class Counter(IntEnum):
         CLOSED_NEXT: The number that the next closed id gets.
         CHAMPION: The index of the champion.
         TABLE_USED: Places of the hash table in use.
-        POSITIVES: With corrections: labels of class 1 as they first came.
+        POSITIVES: Labels of class 1 as they first came.
         CORRECTED_POSITIVES: How many more labels of class 1 there are after the corrections.
         WAITING_BYTES: Bytes that the waiting labels would have as dead letters.
     """
@@ -90,7 +94,8 @@ class Evaluation(IntEnum):
     """Columns of `JoinArrays.closed_evaluations`.
 
     Attributes:
-        NEGATIVES_THEN: Labels of class 0 up to the label of the example, inclusive.
+        NEGATIVES_THEN: Labels of class 0 up to the label of the example, inclusive; `NO_EVALUATION` if the example was
+            closed before there were corrections, so that none can follow.
         POSITIVES_THEN: Labels of class 1, likewise.
         ANSWERS: A bit for each learner that had predicted class 1; from bit `NO_ANSWER` on, a bit for each learner that
             had predicted nothing.
@@ -102,6 +107,9 @@ class Evaluation(IntEnum):
 
 
 EVALUATION_COLUMNS = len(Evaluation)
+
+NO_EVALUATION = -1
+"""See `Evaluation.NEGATIVES_THEN`."""
 
 NO_ANSWER = MAX_LEARNERS
 """The first of the bits in `Evaluation.ANSWERS` that say which learners had predicted nothing."""
@@ -157,11 +165,18 @@ CORRECTION_KIND = np.uint8(OutcomeKind.CORRECTION)
 CONFLICTING_EXAMPLE, CONFLICTING_LABEL = np.uint8(Reason.CONFLICTING_EXAMPLE), np.uint8(Reason.CONFLICTING_LABEL)
 LATE_LABEL, ORPHAN_LABEL = np.uint8(Reason.LATE_LABEL), np.uint8(Reason.ORPHAN_LABEL)
 
-# Bounds ---------------------------------------------------------------------------------------------------------------
+ADVANCED_KIND = np.uint8(255)
+"""In `closed_outcomes`: the example ended `unlabelled` because an `advance` mark closed it, not because it expired."""
 
-MAX_EVICTIONS = 10_000
-"""The most examples or labels that one record evicts. One label can be as large as thousands of others and must make
-room for itself; where a bound was lowered, the records that follow evict the rest, instead of one burst."""
+# Values of `dead_causes`.
+NO_CAUSE = np.uint8(Cause.NONE)
+EXPIRED_EXAMPLE, EVICTED_EXAMPLE = np.uint8(Cause.EXPIRED_EXAMPLE), np.uint8(Cause.EVICTED_EXAMPLE)
+ADVANCED_EXAMPLE, LATE_EXAMPLE = np.uint8(Cause.ADVANCED_EXAMPLE), np.uint8(Cause.LATE_EXAMPLE)
+EXPIRED_LABEL, ADVANCED_LABEL = np.uint8(Cause.EXPIRED_LABEL), np.uint8(Cause.ADVANCED_LABEL)
+OLD_LABEL, LARGE_LABEL = np.uint8(Cause.OLD_LABEL), np.uint8(Cause.LARGE_LABEL)
+TOO_MANY_LABELS, TOO_MANY_BYTES = np.uint8(Cause.TOO_MANY_LABELS), np.uint8(Cause.TOO_MANY_BYTES)
+
+# Bounds ---------------------------------------------------------------------------------------------------------------
 
 MAX_PREFETCHED_BYTES = 1 << 14
 """The most bytes of a block that are prefetched before its stream's turn: most of a larger block would not be used."""

@@ -11,6 +11,7 @@ from stream_app.join.constants import (
     CONFLICTING_LABEL,
     CORRECTION_KIND,
     DUPLICATE_KIND,
+    NO_CAUSE,
     Amendment,
     Counter,
     Evaluation,
@@ -46,7 +47,7 @@ def repeat_label(
         out.outcome_labels[outcome] = known
         out.outcome_label_offsets[outcome] = batch.label_offsets[row]
     else:
-        add_dead_letter(out, position, CONFLICTING_LABEL, -1)
+        add_dead_letter(out, position, CONFLICTING_LABEL, -1, NO_CAUSE, 0)
 
 
 @inlined_without_refcounts

@@ -42,6 +42,8 @@ class JoinOutput(NamedTuple):
         dead_positions: int32, of each dead letter: the position that caused it.
         dead_reasons: uint8, `Reason`.
         dead_slots: int32, the slot of the label that waited; -1: the dead letter is the record at the position itself.
+        dead_causes: uint8, `Cause`.
+        dead_delays: int64, how late it was in milliseconds of stream time, see `label_causes`; 0 without a cause.
         parked_slots: int32, the slot of each label that began to wait.
         parked_positions: int32, its position.
         released_slots: int32, the slot of each label that no longer waits.
@@ -69,6 +71,8 @@ class JoinOutput(NamedTuple):
     dead_positions: Integers
     dead_reasons: Bytes
     dead_slots: Integers
+    dead_causes: Bytes
+    dead_delays: Longs
     parked_slots: Integers
     parked_positions: Integers
     released_slots: Integers
@@ -106,6 +110,8 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         dead_positions=np.empty(closings, np.int32),
         dead_reasons=np.empty(closings, np.uint8),
         dead_slots=np.empty(closings, np.int32),
+        dead_causes=np.empty(closings, np.uint8),
+        dead_delays=np.empty(closings, np.int64),
         parked_slots=np.empty(rows, np.int32),
         parked_positions=np.empty(rows, np.int32),
         released_slots=np.empty(closings, np.int32),
@@ -152,12 +158,16 @@ def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number,
 
 
 @inlined_without_refcounts
-def add_dead_letter(out: JoinOutput, position: Number, reason: np.uint8, slot: Number) -> None:
+def add_dead_letter(
+    out: JoinOutput, position: Number, reason: np.uint8, slot: Number, cause: np.uint8, delay_ms: Number
+) -> None:
     """Append a dead letter: the label that waited in a slot, or with slot -1 the record at the position."""
     row = out.counts[OutputKind.DEAD]
     out.dead_positions[row] = position
     out.dead_reasons[row] = reason
     out.dead_slots[row] = slot
+    out.dead_causes[row] = cause
+    out.dead_delays[row] = delay_ms
     out.counts[OutputKind.DEAD] = row + 1
 
 

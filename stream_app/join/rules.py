@@ -33,13 +33,25 @@ from stream_app.join.closing import (
     remember_id,
 )
 from stream_app.join.constants import (
+    ADVANCED_EXAMPLE,
+    ADVANCED_KIND,
     CONFLICTING_EXAMPLE,
     DUPLICATE_KIND,
+    EVICTED_EXAMPLE,
     EVICTED_KIND,
+    EXPIRED_EXAMPLE,
+    EXPIRED_LABEL,
     JOINED_KIND,
+    LARGE_LABEL,
+    LATE_EXAMPLE,
     LATE_LABEL,
     MAX_EVICTIONS,
+    NO_CAUSE,
+    NO_EVALUATION,
+    OLD_LABEL,
     ORPHAN_LABEL,
+    TOO_MANY_BYTES,
+    TOO_MANY_LABELS,
     UNLABELLED_KIND,
     Counter,
     Evaluation,
@@ -127,7 +139,7 @@ def apply_example(
     if time < limit:
         close_late_example(state, out, slot, place, position)
         if label_waits:
-            add_dead_letter(out, position, LATE_LABEL, reference)
+            add_dead_letter(out, position, LATE_LABEL, reference, LATE_EXAMPLE, limit - time)
     elif label_waits:
         join_with_waiting_label(state, out, slot, reference, place, position)
     else:
@@ -188,7 +200,7 @@ def repeat_example(
         outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.example_ids, row)
         out.outcome_examples[outcome] = batch.example_offsets[row]
     else:
-        add_dead_letter(out, position, CONFLICTING_EXAMPLE, -1)
+        add_dead_letter(out, position, CONFLICTING_EXAMPLE, -1, NO_CAUSE, 0)
 
 
 # An example and its label ---------------------------------------------------------------------------------------------
@@ -209,17 +221,17 @@ def learn_example(
     add_operation(out, Operation.LEARN, slot, label, position)
     state.delays[bucket_of(delay_ms)] += 1
     state.counters[Counter.LABELLED] += 1
+    state.counters[Counter.POSITIVES] += label
     remember_id(state, slot, place, JOINED_KIND, np.int8(label), revision)
     if state.settings[Setting.CORRECTS] != 0:
-        remember_label_counts(state, label)
+        remember_label_counts(state)
     if state.counters[Counter.LABELLED] % state.settings[Setting.EVERY_LABELS] == 0:
         add_report(state, out, position)
 
 
 @inlined_without_refcounts
-def remember_label_counts(state: JoinArrays, label: Number) -> None:
+def remember_label_counts(state: JoinArrays) -> None:
     """Keep with the newest closed id how many labels of each class have come, its own included."""
-    state.counters[Counter.POSITIVES] += label
     evaluation = state.closed_evaluations[closed_row(state, state.counters[Counter.CLOSED_NEXT] - 1)]
     evaluation[Evaluation.NEGATIVES_THEN] = state.counters[Counter.LABELLED] - state.counters[Counter.POSITIVES]
     evaluation[Evaluation.POSITIVES_THEN] = state.counters[Counter.POSITIVES]
@@ -246,15 +258,17 @@ def apply_label(
     place = find_id(state, id_hash, batch.label_ids, row)
     reference = state.table_references[place]
     if reference == EMPTY_PLACE:
-        if batch.label_times[row] < limit or batch.label_sizes[row] > state.settings[Setting.MAX_WAITING_BYTES]:
-            add_dead_letter(out, position, ORPHAN_LABEL, -1)
+        if batch.label_times[row] < limit:
+            add_dead_letter(out, position, ORPHAN_LABEL, -1, OLD_LABEL, limit - batch.label_times[row])
+        elif batch.label_sizes[row] > state.settings[Setting.MAX_WAITING_BYTES]:
+            add_dead_letter(out, position, ORPHAN_LABEL, -1, LARGE_LABEL, 0)
         else:
             wait_for_example(state, batch, out, row, position, place, id_hash)
     elif reference < 0:
         closed = closed_row(state, closed_number(reference))
         if state.closed_outcomes[closed] != JOINED_KIND:
-            add_dead_letter(out, position, LATE_LABEL, -1)
-        elif state.settings[Setting.CORRECTS] != 0 and batch.revisions[row] > state.closed_revisions[closed]:
+            bury_late_label(state, out, position, closed)
+        elif is_correction(state, batch, row, closed):
             correct_joined_example(state, batch, out, row, position, closed_number(reference))
         else:
             repeat_label(state, batch, out, row, position, state.closed_labels[closed])
@@ -265,6 +279,29 @@ def apply_label(
             repeat_label(state, batch, out, row, position, state.labels[reference])
     else:
         join_with_pending_example(state, batch, out, row, position, reference, place)
+
+
+@inlined_without_refcounts
+def bury_late_label(state: JoinArrays, out: JoinOutput, position: Number, closed: Number) -> None:
+    """Make the label at a position a dead letter, since its example was closed without it; `closed` is its row."""
+    kind = state.closed_outcomes[closed]
+    cause = EXPIRED_EXAMPLE
+    if kind == EVICTED_KIND:
+        cause = EVICTED_EXAMPLE
+    elif kind == ADVANCED_KIND:
+        cause = ADVANCED_EXAMPLE
+    since_ms = state.counters[Counter.STREAM_TIME] - state.closed_times[closed]
+    add_dead_letter(out, position, LATE_LABEL, -1, cause, since_ms)
+
+
+@inlined_without_refcounts
+def is_correction(state: JoinArrays, batch: JoinInput, row: Number, closed: Number) -> bool:
+    """Say whether a label corrects a joined example, which is in a row of the ring."""
+    return bool(
+        state.settings[Setting.CORRECTS] != 0
+        and batch.revisions[row] > state.closed_revisions[closed]
+        and state.closed_evaluations[closed, Evaluation.NEGATIVES_THEN] != NO_EVALUATION
+    )
 
 
 @inlined_without_refcounts
@@ -290,10 +327,12 @@ def wait_for_example(
     state.counters[Counter.WAITING_BYTES] += batch.label_sizes[row]
     add_parked(out, slot, position)
     for _ in range(MAX_EVICTIONS):
-        fits = state.counters[Counter.WAITING_BYTES] <= state.settings[Setting.MAX_WAITING_BYTES]
-        if fits and state.counters[Counter.WAITING] <= state.settings[Setting.MAX_WAITING]:
+        if state.counters[Counter.WAITING] > state.settings[Setting.MAX_WAITING]:
+            close_waiting_label(state, out, state.waiting_heap[0], position, TOO_MANY_LABELS)
+        elif state.counters[Counter.WAITING_BYTES] > state.settings[Setting.MAX_WAITING_BYTES]:
+            close_waiting_label(state, out, state.waiting_heap[0], position, TOO_MANY_BYTES)
+        else:
             break
-        close_waiting_label(state, out, state.waiting_heap[0], position)
 
 
 @inlined_without_refcounts
@@ -325,7 +364,7 @@ def apply_record(state: JoinArrays, batch: JoinInput, position: Number, out: Joi
     state.counters[Counter.STREAM_TIME] = max(state.counters[Counter.STREAM_TIME], time)
     state.counters[Counter.ARRIVALS] += 1
     limit = state.counters[Counter.STREAM_TIME] - state.settings[Setting.LIFE_MS]
-    close_before(state, out, limit, position)
+    close_before(state, out, limit, position, UNLABELLED_KIND, EXPIRED_LABEL)
     forget_expired_ids(state)
     if is_example:
         apply_example(state, batch, out, row, position, limit)

@@ -18,6 +18,8 @@ from stream_app.jit.memory import (
 )
 from stream_app.join.closing import close_before
 from stream_app.join.constants import (
+    ADVANCED_KIND,
+    ADVANCED_LABEL,
     COUNTERS,
     MAX_PREFETCHED_BYTES,
     NO_ANSWER,
@@ -132,7 +134,8 @@ def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOut
     for at in range(segments.starts[segment], segments.ends[segment]):
         apply_record(state, batch, segments.positions[at], out)
     if segments.advances[segment] != NO_LONG:
-        close_before(state, out, segments.advances[segment] + 1, segments.marks[segment])
+        limit = segments.advances[segment] + 1
+        close_before(state, out, limit, segments.marks[segment], ADVANCED_KIND, ADVANCED_LABEL)
         add_report(state, out, segments.marks[segment])
     _free_slots(state, out, segment)
     for kind in range(OUTPUT_KINDS):

@@ -66,7 +66,7 @@ class StreamJoin:
         fixed = self._blocks[JoinField.FIXED].view(np.int64)
         self._counters, self._settings = fixed[:COUNTERS], fixed[COUNTERS : COUNTERS + SETTINGS]
         self._settings[...] = (
-            settings.ttl_ms + settings.max_clock_lead_ms,
+            settings.life_ms,
             settings.closed_ttl_ms,
             settings.max_pending_per_stream,
             settings.max_waiting_per_stream,

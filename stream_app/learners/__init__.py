@@ -1,7 +1,7 @@
 """The learners: methods, networks, and the loop that predicts and learns one example after another.
 
-`registry.build` makes the learner of a configuration; `api` says what every learner takes and gives. A method is one
-file in `methods`, a network one in `networks`; `custom` runs a user's own class.
+`factory.build` makes the learner of a configuration; `api` says what every learner takes and gives. A method is one
+file in `methods`, which `registry` lists, a network one in `networks`; `custom` runs a user's own class.
 
-May import `jit` and `config`. Public: `api.Learner`, `registry.build`, `registry.METHODS`.
+May import `jit` and `config`. Public: `api`, `factory`, `loop`, `online`, `scaler`.
 """

@@ -1,6 +1,6 @@
 """The interface of every learner: operations in, answers out, and all of its state as arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +78,9 @@ class Learner(Protocol):
             features: float32 `[slots, d]`, C-contiguous and writable; may be another array at each call.
             ids: uint64 `[slots, ID_WORDS]`, the examples' ids, C-contiguous and writable too.
         """
+
+    def erase(self, erased: Callable[[Words], NDArray[np.bool_]]) -> int:
+        """Remove kept examples; the function says of ids, uint64 `[n, ID_WORDS]`, which ones. Return how many."""
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return copies of the whole state, always by the same names in the same order."""

@@ -1,12 +1,16 @@
-"""A method as Python sees it: its state, and which parts of the state a snapshot has."""
+"""What a method is: its compiled functions, its state, and which parts of the state a snapshot has."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, RELAY, MethodState
+from stream_app.config import LearnerSettings
+from stream_app.jit.compiler import compiled
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, MethodTables, Queues
+from stream_app.learners.scaler import scale
 from stream_app.records import ID_WORDS, Longs
 
 State = Mapping[str, NDArray[np.generic]]
@@ -20,87 +24,132 @@ CLASS_QUEUES = ((NEGATIVE, "negative"), (POSITIVE, "positive"))
 
 
 class StatePart(NamedTuple):
-    """A part of the state that several methods have: functions that export it, check it and load it."""
+    """A part of the state: functions that export it, check it and load it."""
 
-    arrays: Callable[[MethodState], State]
-    fits: Callable[[MethodState, State], bool]
-    load: Callable[[MethodState, State], None]
+    arrays: Callable[[MethodTables], State]
+    fits: Callable[[MethodTables, State], bool]
+    load: Callable[[MethodTables, State], None]
 
 
-class Method:
-    """A method.
+# What most methods do -------------------------------------------------------------------------------------------------
 
-    Args:
-        state: Its state.
-        parts: The parts of its state that a snapshot has, in the order of the arrays.
+
+@compiled
+def scale_slot(learner: Learner, slot: int) -> int:
+    """Scale the example of a slot, which is to be predicted."""
+    return scale(learner.inputs, slot)
+
+
+@compiled
+def review_nothing(_learner: Learner, _slot: int) -> bool:
+    """Learn without predicting the example again."""
+    return False
+
+
+@compiled
+def take_one_step(_learner: Learner) -> int:
+    """Take no further step on a label."""
+    return 0
+
+
+@compiled
+def correct_nothing(_learner: Learner, _slot: int, _label: int) -> None:
+    """Keep no example whose class could be corrected."""
+
+
+class Functions(NamedTuple):
+    """The compiled functions of a method. They take a `Learner` first, most of them then a slot.
+
+    Attributes:
+        admit: Takes the example of a slot with its label in; returns how many examples the next step has.
+        correct: Changes the class of the example with the id of a slot, if the method keeps it.
+        prepare: Prepares the example of a slot for its prediction; returns where it begins in `inputs.source`.
+        review: Before `admit`: says whether the networks predict the example again. If they are compiled, they have.
+        again: Prepares one more step on the label that was admitted; returns its examples; 0: without such a step.
     """
 
-    def __init__(self, state: MethodState, *parts: StatePart) -> None:
-        self.state = state
-        self._parts = parts
+    admit: Any
+    correct: Any = correct_nothing
+    prepare: Any = scale_slot
+    review: Any = review_nothing
+    again: Any = take_one_step
 
-    def with_state(self, state: MethodState) -> "Method":
-        """Return the same method with another state."""
-        return Method(state, *self._parts)
+
+# Python's side --------------------------------------------------------------------------------------------------------
+
+
+def _nothing_erased(_tables: MethodTables, _queue: int, _gone: NDArray[np.bool_]) -> None:
+    pass
+
+
+class Method(NamedTuple):
+    """A method with its state.
+
+    Attributes:
+        tables: Its state.
+        parts: The parts of its state that a snapshot has, in the order of the arrays.
+        is_alike: Whether all networks start from the same weights.
+        erased: Called after examples were erased from a queue, with its number, and which examples, oldest first.
+    """
+
+    tables: MethodTables
+    parts: Sequence[StatePart] = ()
+    is_alike: bool = False
+    erased: Callable[[MethodTables, int, NDArray[np.bool_]], None] = _nothing_erased
 
     @property
     def examples(self) -> int:
         """The most examples of one step."""
-        return len(self.state.starts)
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether all networks start from the same weights."""
-        return self.state.kind == RELAY
+        return len(self.tables.state.starts)
 
     def arrays(self) -> State:
         """Return copies of the state."""
-        return {name: array for part in self._parts for name, array in part.arrays(self.state).items()}
+        return {name: array for part in self.parts for name, array in part.arrays(self.tables).items()}
 
     def fits(self, arrays: State) -> bool:
         """Say whether these arrays, whose names were compared before, are the state of such a method."""
-        return all(part.fits(self.state, arrays) for part in self._parts)
+        return all(part.fits(self.tables, arrays) for part in self.parts)
 
     def load(self, arrays: State) -> None:
         """Take over arrays that `fits` accepted."""
-        for part in self._parts:
-            part.load(self.state, arrays)
+        for part in self.parts:
+            part.load(self.tables, arrays)
 
 
 # Queues ---------------------------------------------------------------------------------------------------------------
 
 
-def queue_rows(state: MethodState, queue: int) -> Longs:
+def queue_rows(queues: Queues, queue: int) -> Longs:
     """Return the rows of the examples in one queue, oldest first."""
-    ages: Longs = np.arange(state.lengths[queue], dtype=np.int64)
-    rows: Longs = queue * state.rows + (state.firsts[queue] + ages) % state.rows
+    ages: Longs = np.arange(queues.lengths[queue], dtype=np.int64)
+    rows: Longs = queue * queues.rows + (queues.firsts[queue] + ages) % queues.rows
     return rows
 
 
-def queue_arrays(state: MethodState, queue: int, name: str) -> dict[str, NDArray[np.generic]]:
+def queue_arrays(queues: Queues, queue: int, name: str) -> dict[str, NDArray[np.generic]]:
     """Return copies of the examples and ids in a queue, oldest first."""
-    rows = queue_rows(state, queue)
-    return {f"{name}_examples": state.examples.reshape(-1, state.width)[rows], f"{name}_ids": state.ids[rows]}
+    rows = queue_rows(queues, queue)
+    return {f"{name}_examples": queues.examples.reshape(-1, queues.width)[rows], f"{name}_ids": queues.ids[rows]}
 
 
-def queue_fits(state: MethodState, arrays: State, name: str, capacity: int) -> bool:
+def queue_fits(queues: Queues, arrays: State, name: str, capacity: int) -> bool:
     """Say whether these arrays are a queue of this capacity that the state has room for."""
     examples, ids = arrays[f"{name}_examples"], arrays[f"{name}_ids"]
     held = len(examples)
     return (
-        held <= capacity <= state.rows
-        and _is(examples, np.float32, held, state.width)
+        held <= capacity <= queues.rows
+        and _is(examples, np.float32, held, queues.width)
         and _is(ids, np.uint64, held, ID_WORDS)
     )
 
 
-def load_queue(state: MethodState, arrays: State, queue: int, name: str) -> Longs:
+def load_queue(queues: Queues, arrays: State, queue: int, name: str) -> Longs:
     """Take over the arrays of a queue; return its rows, whose classes the caller fills in."""
-    state.firsts[queue] = 0
-    state.lengths[queue] = len(arrays[f"{name}_examples"])
-    rows = queue_rows(state, queue)
-    state.examples.reshape(-1, state.width)[rows] = arrays[f"{name}_examples"]
-    state.ids[rows] = arrays[f"{name}_ids"]
+    queues.firsts[queue] = 0
+    queues.lengths[queue] = len(arrays[f"{name}_examples"])
+    rows = queue_rows(queues, queue)
+    queues.examples.reshape(-1, queues.width)[rows] = arrays[f"{name}_examples"]
+    queues.ids[rows] = arrays[f"{name}_ids"]
     return rows
 
 
@@ -118,117 +167,93 @@ def _is(array: NDArray[np.generic], dtype: type[np.generic], *shape: int) -> boo
     return array.shape == shape and array.dtype == dtype
 
 
-def _class_queue_arrays(state: MethodState) -> State:
-    arrays: dict[str, NDArray[np.generic]] = {"capacities": state.capacities.copy()}
+def _class_queue_arrays(tables: MethodTables) -> State:
+    queues = tables.queues
+    arrays: dict[str, NDArray[np.generic]] = {"capacities": queues.capacities.copy()}
     for queue, name in CLASS_QUEUES:
-        arrays |= queue_arrays(state, queue, name)
+        arrays |= queue_arrays(queues, queue, name)
     return arrays
 
 
-def _class_queues_fit(state: MethodState, arrays: State) -> bool:
+def _class_queues_fit(tables: MethodTables, arrays: State) -> bool:
+    queues = tables.queues
     capacities = arrays["capacities"]
     return _is(capacities, np.int64, 2) and all(
-        int(capacities[queue]) >= 1 and queue_fits(state, arrays, name, int(capacities[queue]))
+        int(capacities[queue]) >= 1 and queue_fits(queues, arrays, name, int(capacities[queue]))
         for queue, name in CLASS_QUEUES
     )
 
 
-def _load_class_queues(state: MethodState, arrays: State) -> None:
-    state.capacities[...] = arrays["capacities"]
+def _load_class_queues(tables: MethodTables, arrays: State) -> None:
+    queues = tables.queues
+    queues.capacities[...] = arrays["capacities"]
     for queue, name in CLASS_QUEUES:
-        state.classes[load_queue(state, arrays, queue, name)] = queue
+        queues.classes[load_queue(queues, arrays, queue, name)] = queue
 
 
-def _used_rows(state: MethodState, queue: int) -> int:
+def _used_rows(queues: Queues, queue: int) -> int:
     """Return how many rows of a ring, from its first place on, may have an example that is kept."""
-    return min(int(state.firsts[queue] + state.lengths[queue]), state.rows)
+    return min(int(queues.firsts[queue] + queues.lengths[queue]), queues.rows)
 
 
-def _ring_arrays(state: MethodState) -> State:
-    arrays: dict[str, NDArray[np.generic]] = {"firsts": state.firsts.copy(), "lengths": state.lengths.copy()}
+def _ring_arrays(tables: MethodTables) -> State:
+    queues = tables.queues
+    arrays: dict[str, NDArray[np.generic]] = {"firsts": queues.firsts.copy(), "lengths": queues.lengths.copy()}
     for queue, name in CLASS_QUEUES:
-        rows = slice(queue * state.rows, queue * state.rows + _used_rows(state, queue))
-        arrays[f"{RING}{name}.examples"] = state.examples.reshape(-1, state.width)[rows].copy()
-        arrays[f"{RING}{name}.ids"] = state.ids[rows].copy()
+        rows = slice(queue * queues.rows, queue * queues.rows + _used_rows(queues, queue))
+        arrays[f"{RING}{name}.examples"] = queues.examples.reshape(-1, queues.width)[rows].copy()
+        arrays[f"{RING}{name}.ids"] = queues.ids[rows].copy()
+        arrays[f"{RING}{name}.arrivals"] = queues.arrivals[rows].copy()
     return arrays
 
 
-def _rings_fit(state: MethodState, arrays: State) -> bool:
+def _rings_fit(tables: MethodTables, arrays: State) -> bool:
+    queues = tables.queues
     firsts, lengths = arrays["firsts"], arrays["lengths"]
     if not (_is(firsts, np.int64, 2) and _is(lengths, np.int64, 2)):
         return False
     for queue, name in CLASS_QUEUES:
         first, length = int(firsts[queue]), int(lengths[queue])
-        if not (0 <= first < state.rows and 0 <= length <= state.rows):
+        if not (0 <= first < queues.rows and 0 <= length <= queues.rows):
             return False
-        used = min(first + length, state.rows)
-        if not _is(arrays[f"{RING}{name}.examples"], np.float32, used, state.width):
+        used = min(first + length, queues.rows)
+        if not _is(arrays[f"{RING}{name}.examples"], np.float32, used, queues.width):
             return False
         if not _is(arrays[f"{RING}{name}.ids"], np.uint64, used, ID_WORDS):
+            return False
+        if not _is(arrays[f"{RING}{name}.arrivals"], np.int64, used):
             return False
     return True
 
 
-def _load_rings(state: MethodState, arrays: State) -> None:
-    state.firsts[...], state.lengths[...] = arrays["firsts"], arrays["lengths"]
+def _load_rings(tables: MethodTables, arrays: State) -> None:
+    queues = tables.queues
+    queues.firsts[...], queues.lengths[...] = arrays["firsts"], arrays["lengths"]
     for queue, name in CLASS_QUEUES:
-        rows = slice(queue * state.rows, queue * state.rows + _used_rows(state, queue))
-        state.examples.reshape(-1, state.width)[rows] = arrays[f"{RING}{name}.examples"]
-        state.ids[rows], state.classes[rows] = arrays[f"{RING}{name}.ids"], queue
+        rows = slice(queue * queues.rows, queue * queues.rows + _used_rows(queues, queue))
+        queues.examples.reshape(-1, queues.width)[rows] = arrays[f"{RING}{name}.examples"]
+        queues.ids[rows], queues.classes[rows] = arrays[f"{RING}{name}.ids"], queue
+        queues.arrivals[rows] = arrays[f"{RING}{name}.arrivals"]
 
 
 # The parts that several methods have ----------------------------------------------------------------------------------
 
 
-def _array_part(name: str, of: Callable[[MethodState], NDArray[np.generic]]) -> StatePart:
-    """Make the part that is one array of the state, under a name."""
+def array_part(name: str, path: str) -> StatePart:
+    """Make the part that is one array, under a name; its path in the tables is such as `state.sizes`."""
+    of: Callable[[MethodTables], NDArray[Any]] = attrgetter(path)
 
-    def fits(state: MethodState, arrays: State) -> bool:
-        return arrays[name].shape == of(state).shape and arrays[name].dtype == of(state).dtype
+    def fits(tables: MethodTables, arrays: State) -> bool:
+        return _is(arrays[name], of(tables).dtype.type, *of(tables).shape)
 
-    def load(state: MethodState, arrays: State) -> None:
-        of(state)[...] = arrays[name]
+    def load(tables: MethodTables, arrays: State) -> None:
+        of(tables)[...] = arrays[name]
 
-    return StatePart(lambda state: {name: of(state).copy()}, fits, load)
+    return StatePart(lambda tables: {name: of(tables).copy()}, fits, load)
 
 
-CLASS_SIZES = _array_part("class_sizes", lambda state: state.sizes)
+CLASS_SIZES = array_part("class_sizes", "state.sizes")
 """float64 `[2]`, the negative class's first."""
-
-COSTS = _array_part("costs", lambda state: state.costs)
-"""float64 `[2]`, the negative class's first."""
-
-
-def _moments(state: MethodState) -> dict[str, NDArray[np.float64]]:
-    examples, mean, squares = np.split(state.moments, [1, 1 + state.width])
-    return {"scaler.examples": examples, "scaler.mean": mean, "scaler.squares": squares}
-
-
-def _moments_fit(state: MethodState, arrays: State) -> bool:
-    return all(_is(arrays[name], np.float64, *own.shape) for name, own in _moments(state).items())
-
-
-def _load_moments(state: MethodState, arrays: State) -> None:
-    for name, own in _moments(state).items():
-        own[...] = arrays[name]
-
-
-MOMENTS = StatePart(
-    lambda state: {name: own.copy() for name, own in _moments(state).items()}, _moments_fit, _load_moments
-)
-"""float64, by the names of a scaler's arrays: examples `[1]`, mean and squares `[width]`; see `standardisation`."""
-
-ERRORS = _array_part("errors", lambda state: state.errors)
-"""float64, RELAY's faded errors."""
-
-GATES = _array_part("gates", lambda state: state.gates)
-"""float32 `[width]`, RELAY's feature gates."""
-
-LABELS = _array_part("labels", lambda state: state.labels)
-"""int64 `[1]`, the number of labels that were learned."""
-
-GENERATOR = _array_part("generator", lambda state: state.generator)
-"""uint64 `[6]`, key and counter."""
 
 QUEUES = StatePart(_class_queue_arrays, _class_queues_fit, _load_class_queues)
 """Capacities int64 `[2]`, and of each class, negative first, the examples and ids of its queue, oldest first."""
@@ -236,3 +261,17 @@ QUEUES = StatePart(_class_queue_arrays, _class_queues_fit, _load_class_queues)
 RINGS = StatePart(_ring_arrays, _rings_fit, _load_rings)
 """Of a method with long queues of one capacity: the place of the oldest example and the number of examples int64 `[2]`,
 and of each class, negative first, examples and ids by their places."""
+
+
+class LearningMethod(NamedTuple):
+    """What the file of a method exports.
+
+    Attributes:
+        name: The name that a configuration uses.
+        functions: Its compiled functions.
+        make: Makes a new method of the settings, the number of features and the learner's 32-byte seed.
+    """
+
+    name: str
+    functions: Functions
+    make: Callable[[LearnerSettings, int, bytes], Method]

@@ -4,7 +4,7 @@ A method (`methods` has one file for each) decides what to learn from, networks 
 in the compiled loop (`loop`); all others are called operation by operation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Protocol
 
@@ -12,15 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.jit.memory import SharedBuffers, address_of, aligned_block, descriptor_of, pack, with_shared_buffers
-from stream_app.learners import loop, method_state
+from stream_app.jit.memory import address_of, aligned_block
+from stream_app.jit.tables import SharedBuffers, descriptor_of, pack, with_shared_buffers
+from stream_app.learners import loop
 from stream_app.learners.api import REPORT_COLUMNS, Answers, Operations, check
 from stream_app.learners.method import Method, State
-from stream_app.learners.networks import dense_networks
-from stream_app.learners.networks.dense import Training, memory_of
+from stream_app.learners.method_state import MethodTables, source_of
+from stream_app.learners.methods.erasing import erase_queued
+from stream_app.learners.moments import moments_by_name
+from stream_app.learners.networks.activations import LARGEST
+from stream_app.learners.networks.dense import Training, networks_of, training_of
 from stream_app.learners.networks.dense_networks import DenseNetworks
-from stream_app.learners.scaler import OperationBuffers, Scaler, scaler_of
+from stream_app.learners.scaler import OperationBuffers, Scaler, new_scaler
 from stream_app.records import Floats, Longs, Operation, Words
+
+GENERATOR = "method.own.generator"
+"""The path of a method's generator of random numbers in the memory of a learner."""
 
 
 class Models(Protocol):
@@ -31,6 +38,10 @@ class Models(Protocol):
     @property
     def models(self) -> Sequence[object]:
         """The networks."""
+
+    @property
+    def refused(self) -> int:
+        """The steps that were not taken since the models were made, because a gradient was not finite."""
 
     def predict(self, example: Floats) -> Floats:
         """Return each network's P(class 1) of one example `[d]`."""
@@ -43,11 +54,11 @@ class Models(Protocol):
 
 
 class _Parts(NamedTuple):
-    """The parts of a learner, as Python sees them; compiled code has the descriptor."""
+    """The parts of a learner, as Python sees them; compiled code has the descriptor. Modules are not in its memory."""
 
     scaler: Scaler
-    method: Method
-    model: DenseNetworks | Models
+    networks: Any
+    method: MethodTables
 
 
 class OnlineLearner:
@@ -73,19 +84,13 @@ class OnlineLearner:
         scaled: bool,
         buffers: SharedBuffers | None = None,
     ) -> None:
-        buffers = {} if buffers is None else buffers
-        self._features, self._scaled, self._compiled = features, scaled, isinstance(model, DenseNetworks)
-        parts: list[Any] = [
-            scaler_of(features, active=scaled),
-            with_shared_buffers(method.state, method_state.SHARED, buffers),
-        ]
-        if isinstance(model, DenseNetworks):
-            parts.append(with_shared_buffers(model, dense_networks.SHARED, buffers))
-        self._layout = pack(parts, (*method_state.SHARED, *dense_networks.SHARED), ("ids", "mean", "squares", "seen"))
+        self._features, self._scaled, self._method = features, scaled, method
+        self._modules = None if isinstance(model, DenseNetworks) else model
+        scaler = new_scaler(features, active=scaled, tracks=method.tables.queues.dated)
+        parts = _Parts(scaler, model if self._modules is None else None, method.tables)
+        self._layout = pack(with_shared_buffers(parts, {} if buffers is None else buffers))
         self._block, self._begin = self._layout.block, self._layout.address
-        scaler, method.state = self._layout.parts[:2]
-        self._method = method
-        self._parts: _Parts | None = _Parts(scaler, method, self._layout.parts[2] if self._compiled else model)
+        self._parts: _Parts | None = self._layout.table
         self._descriptor = self._new_descriptor()
         inside = (self._descriptor >= self._begin) & (self._descriptor < self._begin + len(self._block))
         self._inside = np.flatnonzero(inside)  # fields that are addresses in the block
@@ -112,15 +117,24 @@ class OnlineLearner:
 
     def set_weights(self, parameters: Floats, generator: Words | None) -> None:
         """Set the weights and the generator, see `copy_with`."""
-        self._layout.spans[2, "parameters"].view(self._block)[:] = parameters
+        self._layout.spans["networks.parameters"].view(self._block)[:] = parameters
         if generator is not None:
-            self._layout.spans[1, "generator"].view(self._block)[:] = generator
+            self._layout.spans[GENERATOR].view(self._block)[:] = generator
 
     @property
     def allocated_bytes(self) -> int:
         """Bytes of the learner's memory, without modules under autograd."""
-        seen = self._all.scaler.seen.nbytes if self._scaled else 0
-        return len(self._block) + seen
+        return len(self._block) + (0 if self._by_slot is None else self._by_slot.nbytes)
+
+    @property
+    def limited_examples(self) -> int:
+        """Examples that were predicted since the learner was made, with a feature beyond what a network takes."""
+        return int(self._all.scaler.limited[0])
+
+    @property
+    def refused_steps(self) -> int:
+        """Steps that were not taken since the learner was made, because they would not have been finite."""
+        return 0 if self._modules is None else self._modules.refused
 
     @property
     def networks(self) -> int:
@@ -130,35 +144,48 @@ class OnlineLearner:
     @property
     def is_alike(self) -> bool:
         """Whether all networks start from the same weights."""
-        return self._all.method.is_alike
+        return self._method.is_alike
 
     @property
     def draws_numbers(self) -> bool:
         """Whether the method needs a generator of random numbers."""
-        return len(self._all.method.state.generator) > 0
+        return GENERATOR in self._layout.spans
 
     @property
     def _all(self) -> _Parts:
         if self._parts is None:
-            scaler, state, model = self._layout.parts_in(self._block)
-            self._parts = _Parts(scaler, self._method.with_state(state), model)
+            self._parts = self._layout.table_in(self._block)
         return self._parts
+
+    @property
+    def _own_method(self) -> Method:
+        """The method with the state in this learner's memory."""
+        return self._method._replace(tables=self._all.method)
 
     @property
     def descriptor(self) -> Longs | None:
         """For `loop.run`, valid as long as the learner exists; its values change in place. None: not compiled."""
-        return self._descriptor if self._compiled else None
+        return self._descriptor if self._modules is None else None
+
+    @property
+    def _by_slot(self) -> NDArray[np.generic] | None:
+        """What is kept of each slot, not copied: scaled features `[slots, d]`, or arrivals `[slots, 1]`."""
+        scaler = self._all.scaler
+        if scaler.active:
+            return scaler.seen.reshape(-1, self._features)
+        return scaler.arrivals.reshape(-1, 1) if scaler.tracks else None
 
     def make_room(self, slots: int) -> None:
-        """Make sure that the scaled features of this many slots can be kept; existing ones stay."""
-        if not self._scaled:
+        """Make sure that there is room for what is kept of this many slots; what is there stays."""
+        kept = self._by_slot
+        if kept is None or slots <= len(kept):
             return
-        scaler, wanted = self._all.scaler, slots * self._features
-        if wanted > len(scaler.seen):
-            grown = np.zeros(wanted, np.float32)
-            grown[: len(scaler.seen)] = scaler.seen
-            self._parts = self._all._replace(scaler=scaler._replace(seen=grown))
-            self._descriptor[:] = self._new_descriptor()
+        grown = np.zeros((slots, kept.shape[1]), kept.dtype)
+        grown[: len(kept)] = kept
+        scaler, flat = self._all.scaler, grown.reshape(-1)
+        scaler = scaler._replace(seen=flat) if scaler.active else scaler._replace(arrivals=flat)
+        self._parts = self._all._replace(scaler=scaler)
+        self._descriptor[:] = self._new_descriptor()
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
         """Carry out the operations; see `api.Learner`."""
@@ -171,76 +198,80 @@ class OnlineLearner:
             versions=np.zeros(count, np.int64),
             reports=np.zeros((np.count_nonzero(operations.codes == Operation.REPORT), len(REPORT_COLUMNS))),
         )
-        asked = (operations.codes, operations.slots, operations.labels, features, ids)
-        answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
-        buffers = descriptor_of(OperationBuffers(*asked, *answering))
-        model = self._all.model
-        if isinstance(model, DenseNetworks):
+        scores, classes = answers.scores, answers.labels
+        buffers = descriptor_of(
+            OperationBuffers(
+                codes=operations.codes,
+                slots=operations.slots,
+                labels=operations.labels,
+                features=features,
+                ids=ids,
+                scores=scores,
+                classes=classes,
+                versions=answers.versions,
+                reports=answers.reports,
+                kept_scores=scores[:0],
+                kept_classes=classes[:0],
+            )
+        )
+        if self._modules is None:
             loop.run(address_of(self._descriptor), address_of(buffers), count)
         else:
-            self._step_by_step(operations, answers, address_of(buffers), features, model)
+            self._step_by_step(operations, answers, address_of(buffers), self._modules)
         return answers
 
-    def _step_by_step(
-        self, operations: Operations, answers: Answers, buffers: int, features: Floats, model: Models
-    ) -> None:
-        scaler, method, _ = self._all
-        state, networks, width = method.state, len(model.models), self._features
-        descriptor = address_of(self._descriptor)
-        seen = (scaler.seen if scaler.active else features).reshape(-1, width)
-        replays = len(state.batch) > 0
-        source = (state.batch if replays else state.examples).reshape(-1, width) if state.rows else seen
+    def erase(self, erased: Callable[[Words], NDArray[np.bool_]]) -> int:
+        """Remove examples from the method's queues; see `api.Learner`."""
+        return erase_queued(self._own_method, erased)
+
+    def _step_by_step(self, operations: Operations, answers: Answers, buffers: int, model: Models) -> None:
+        (scaler, _, (state, _, _)), width = self._all, self._features
+        voters = slice(state.first_voter, state.first_voter + state.voters)
+        learner = address_of(self._descriptor), buffers
+        entered, source = (array.reshape(-1, width) for array in (scaler.source, source_of(scaler, self._all.method)))
         reported, updates = 0, int(model.training.updates.sum())
         for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
             answers.versions[k] = updates
+            label = int(operations.labels[k])
             if code == Operation.PREDICT:
-                loop.prepare(descriptor, buffers, slot)
-                state.scores[:networks] = model.predict(state.batch[:width] if replays else seen[slot])
-                answers.scores[k], answers.labels[k] = loop.vote(descriptor)
+                example = entered[loop.prepare(*learner, slot) // width]
+                state.scores[: state.voters] = model.predict(example)[voters]
+                answers.scores[k], answers.labels[k] = loop.vote(*learner)
             elif code == Operation.LEARN:
-                if replays:
-                    loop.prepare_label(descriptor, buffers, slot)
-                    state.scores[:networks] = model.predict(state.batch[:width])
-                count = loop.admit(descriptor, buffers, slot, int(operations.labels[k]))
+                if loop.review(*learner, slot):
+                    state.scores[: state.networks] = model.predict(entered[0])
+                count = loop.admit(*learner, slot, label)
                 while count > 0:
                     examples = source[state.starts[:count] // width]
                     model.learn(examples, state.targets[:count].copy(), float(state.weight[0]), state.steps)
-                    count = loop.admit_again(descriptor)
+                    count = loop.admit_again(*learner)
                 updates = int(model.training.updates.sum())
             elif code == Operation.CORRECT:
-                loop.correct(descriptor, buffers, slot, int(operations.labels[k]))
+                loop.correct(*learner, slot, label)
             else:
-                loop.report(descriptor, updates, answers.reports[reported])
+                loop.report(*learner, updates, answers.reports[reported])
                 reported += 1
 
     def _new_descriptor(self) -> Longs:
-        scaler, method, model = self._all
-        network = model if isinstance(model, DenseNetworks) else memory_of(model.training, self._features)
-        return loop.learner_descriptor(scaler, network, method.state, (self._begin, self._layout.frequent_bytes))
+        scaler, networks, method = self._all
+        if self._modules is not None:
+            networks = networks_of(self._modules.training, (self._features,), 0.0, 0.0, 0)
+        return loop.learner_descriptor(scaler, networks, method, (self._begin, self._layout.frequent_bytes))
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """Return the state of model and scaler, not copied."""
-        scaler, _, model = self._all
-        if isinstance(model, DenseNetworks):
-            views = Training(model.parameters, model.first, model.second, model.powers, model.updates).arrays()
-        else:
-            views = dict(model.arrays())
+        scaler, networks, _ = self._all
+        views = training_of(networks).arrays() if self._modules is None else dict(self._modules.arrays())
         if scaler.active:
-            views |= {
-                "scaler.examples": scaler.examples,
-                "scaler.mean": scaler.mean,
-                "scaler.squares": scaler.squares,
-            }
+            views |= moments_by_name(scaler.moments)
         return views
 
     def arrays(self) -> State:
-        """Return copies of the state; see `api.Learner`. With a scaler, `seen` has a row for each slot used so far."""
-        scaler, method, _ = self._all
+        """Return copies of the state; see `api.Learner`. `seen`, what is kept by slot, has a row for each slot."""
         arrays = {name: view.copy() for name, view in self._views().items()}
-        if scaler.active:
-            used = int(scaler.slots[0]) * self._features
-            arrays["seen"] = scaler.seen[:used].reshape(-1, self._features).copy()
-        return arrays | dict(method.arrays())
+        if self._by_slot is not None:
+            arrays["seen"] = self._by_slot[: int(self._all.scaler.slots[0])].copy()
+        return arrays | dict(self._own_method.arrays())
 
     def load(self, arrays: State) -> None:
         """Take over the state of a learner; see `api.Learner`."""
@@ -253,13 +284,23 @@ class OnlineLearner:
                     f"a learner's {name} is {arrays[name].dtype} {arrays[name].shape}; "
                     f"this one needs {view.dtype} {view.shape}"
                 )
-        seen = arrays.get("seen", np.zeros((0, self._features), np.float32))
-        if seen.ndim != 2 or seen.shape[1] != self._features or not self._all.method.fits(arrays):
+        own = self._by_slot
+        is_like_own = own is None or (arrays["seen"].dtype, arrays["seen"].shape[1:]) == (own.dtype, own.shape[1:])
+        if not is_like_own or not self._own_method.fits(arrays):
             raise StateError("a learner's kept examples do not fit this one: another dimension, method or budget")
+        if not all(np.isfinite(arrays[name]).all() for name in views if not name.startswith("buffer.")):
+            raise StateError("a learner's state has numbers that are not finite")
+        if np.abs(arrays["parameters"]).max(initial=0.0) > LARGEST:
+            raise StateError(f"a learner's parameters are at most {LARGEST:.0e} either way")
         for name, view in views.items():
             view[...] = arrays[name]
-        self.make_room(len(seen))
-        scaler, method, _ = self._all
-        scaler.seen[: seen.size] = seen.reshape(-1)
-        scaler.slots[0] = len(seen)
-        method.load(arrays)
+        if own is not None:
+            self._load_by_slot(arrays["seen"])
+        self._own_method.load(arrays)
+
+    def _load_by_slot(self, rows: NDArray[np.generic]) -> None:
+        self.make_room(len(rows))
+        kept = self._by_slot
+        if kept is not None:
+            kept[: len(rows)] = rows
+            self._all.scaler.slots[0] = len(rows)

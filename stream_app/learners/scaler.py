@@ -1,17 +1,20 @@
 """The online scaler, and the buffers that a call of the compiled loop reads operations from and writes answers to."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import Pointer, bytes_at, classes_at, doubles_at, floats_at, integers_at, longs_at, words_at
-from stream_app.records import Floats, Longs
+from stream_app.jit.compiler import compiled, inlined
+from stream_app.jit.memory import Pointer
+from stream_app.jit.tables import Mark, new_table, view_of
+from stream_app.learners.moments import factor_of, new_moments, take_into_moments, within_limit
+from stream_app.learners.networks.activations import LARGEST
+from stream_app.records import Bytes, Floats, Integers, Longs, Words
 
 
 class OperationBuffers(NamedTuple):
-    """Pointers to m operations of one learner, to the examples, and to room for the answers.
+    """m operations of one learner, the examples, and room for the answers.
 
     Attributes:
         codes: uint8 `[m]`, see `api.Operations`.
@@ -27,125 +30,121 @@ class OperationBuffers(NamedTuple):
         kept_classes: int8 `[slots]`, the class that was predicted for it.
     """
 
-    codes: Pointer
-    slots: Pointer
-    labels: Pointer
-    features: Pointer
-    ids: Pointer
-    scores: Pointer
-    classes: Pointer
-    versions: Pointer
-    reports: Pointer
-    kept_scores: Pointer
-    kept_classes: Pointer
+    codes: Bytes
+    slots: Integers
+    labels: NDArray[np.int8]
+    features: Floats
+    ids: Words
+    scores: Floats
+    classes: NDArray[np.int8]
+    versions: Longs
+    reports: NDArray[np.float64]
+    kept_scores: Floats
+    kept_classes: NDArray[np.int8]
 
 
-@compiled
-def buffers_at(descriptor: Pointer) -> OperationBuffers:
-    """Return the buffers whose addresses, in the order of the fields, begin here."""
-    return OperationBuffers(
-        bytes_at(descriptor[0]),
-        integers_at(descriptor[1]),
-        classes_at(descriptor[2]),
-        floats_at(descriptor[3]),
-        words_at(descriptor[4]),
-        floats_at(descriptor[5]),
-        classes_at(descriptor[6]),
-        longs_at(descriptor[7]),
-        doubles_at(descriptor[8]),
-        floats_at(descriptor[9]),
-        classes_at(descriptor[10]),
-    )
+buffers_of = view_of(OperationBuffers)
+"""`buffers_of(descriptor)`: the buffers of a call, for compiled code."""
 
 
 class Scaler(NamedTuple):
-    """Running moments of each feature (Welford 1962); if not `active`, features are used as they come.
+    """The moments of each feature; if not `active`, features are used as they come, within `LARGEST`.
 
     Attributes:
         active: Whether features are scaled.
         width: d, the number of features.
-        examples: float64 `[1]`, the number of examples so far.
-        mean: float64 `[d]`.
-        squares: float64 `[d]`, the sums of squared distances from the mean.
-        slots: int64 `[1]`, rows of `seen` that were ever filled.
+        moments: float64 `[4 * d]`, see `learners.moments`; empty if not active.
+        slots: int64 `[1]`, rows of `seen`, or of `arrivals`, that were ever filled.
         seen: float32 `[slots * d]`, the features of each slot as they were scaled when its example was predicted.
+        tracks: Whether `arrivals` are kept, for a method that moves kept examples along the trends of their features.
+        arrivals: int64 `[slots]`, how many examples had been predicted before the example of each slot was.
+        limited: int64 `[1]`, without scaling: the predicted examples with a feature beyond `LARGEST`.
+        row: float32 `[d]`: without scaling, the example at hand, as it enters the networks.
     """
 
     active: bool
     width: int
-    examples: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    moments: NDArray[np.float64]
     slots: Longs
-    seen: Floats
+    seen: Annotated[Floats, Mark.SELDOM]
+    tracks: bool
+    arrivals: Annotated[Longs, Mark.SELDOM]
+    limited: Longs
+    row: Annotated[Floats, Mark.SHARED]
+
+    @property
+    def source(self) -> Floats:
+        """What networks read an example from, where `enter` says."""
+        return self.seen if self.active else self.row
 
 
-SCALER_FIELDS = len(Scaler._fields)
-
-
-def scaler_of(features: int, *, active: bool) -> Scaler:
-    """Return a new scaler; `seen` has no slots yet."""
-    return Scaler(
+def new_scaler(features: int, *, active: bool, tracks: bool) -> Scaler:
+    """Return a new scaler; `seen` and `arrivals` have no slots yet."""
+    return new_table(
+        Scaler,
         active=active,
         width=features,
-        examples=np.zeros(1),
-        mean=np.zeros(features),
-        squares=np.zeros(features),
-        slots=np.zeros(1, np.int64),
-        seen=np.zeros(0, np.float32),
+        moments=new_moments(features if active else 0),
+        slots=1,
+        seen=0,
+        tracks=tracks,
+        arrivals=0,
+        limited=1,
+        row=features,
     )
 
 
-class ScalerView(NamedTuple):
-    """A `Scaler` in compiled code, with the examples that it scales.
+class Inputs(NamedTuple):
+    """The examples of a call in compiled code, and the scaler through which they enter the networks.
 
-    Without scaling, `seen` is `raw`: a learner always reads its examples from `seen`.
+    A network never reads `raw`, the features as they came; it reads an example from `source`, where `enter` says.
     """
 
-    width: int
+    scaler: Scaler
     raw: Pointer
-    seen: Pointer
     ids: Pointer
-    active: bool
-    examples: Pointer
-    mean: Pointer
-    squares: Pointer
-    used: Pointer
+    source: Pointer
+
+
+@inlined
+def inputs_of(scaler: Scaler, buffers: OperationBuffers) -> Inputs:
+    """Return the examples of a call with the scaler of a learner."""
+    return Inputs(scaler, buffers.features, buffers.ids, scaler.seen if scaler.active else scaler.row)
 
 
 @compiled
-def view_of_scaler(descriptor: Pointer, buffers: OperationBuffers) -> ScalerView:
-    """Return the view of a learner's scaler, whose fields are the first of the learner's descriptor.
-
-    The caller must hold all arrays while the view is in use.
-    """
-    active = descriptor[0] != 0
-    return ScalerView(
-        descriptor[1],
-        buffers.features,
-        floats_at(descriptor[6]) if active else buffers.features,
-        buffers.ids,
-        active,
-        doubles_at(descriptor[2]),
-        doubles_at(descriptor[3]),
-        doubles_at(descriptor[4]),
-        longs_at(descriptor[5]),
-    )
+def enter(inputs: Inputs, slot: int) -> int:
+    """Let the example of a slot, which was scaled before, enter the network; return where it begins in `source`."""
+    width = inputs.scaler.width
+    start = slot * width
+    if inputs.scaler.active:
+        return start
+    for i in range(width):
+        inputs.source[i] = min(max(inputs.raw[start + i], -LARGEST), LARGEST)
+    return 0
 
 
 @compiled
-def scale(scaler: ScalerView, slot: int) -> None:
-    """Take the features of a slot into the moments, then scale them: (x - mean) / deviation, 0 if that is 0."""
+def scale(inputs: Inputs, slot: int) -> int:
+    """Scale the example of a slot, which is to be predicted, by moments that include it; return what `enter` does."""
+    scaler = inputs.scaler
+    start, width = slot * scaler.width, scaler.width
     if not scaler.active:
-        return
-    scaler.used[0] = max(scaler.used[0], slot + 1)
-    scaler.examples[0] += 1.0
-    start = slot * scaler.width
-    for i in range(scaler.width):
-        x = np.float64(scaler.raw[start + i])
-        distance = x - scaler.mean[i]
-        scaler.mean[i] += distance / scaler.examples[0]
-        scaler.squares[i] += distance * (x - scaler.mean[i])
-        variance = scaler.squares[i] / scaler.examples[0]
-        scaled = (x - scaler.mean[i]) / np.sqrt(variance) if variance > 0.0 else 0.0
-        scaler.seen[start + i] = np.float32(scaled)
+        is_limited = False
+        for i in range(width):
+            is_limited |= abs(inputs.raw[start + i]) > LARGEST
+        scaler.limited[0] += is_limited
+        return enter(inputs, slot)
+    scaler.slots[0] = max(scaler.slots[0], slot + 1)
+    take_into_moments(scaler.moments, width, inputs.raw, start)
+    for i in range(width):
+        distance = np.float64(inputs.raw[start + i]) - scaler.moments[width + i]
+        inputs.source[start + i] = np.float32(within_limit(distance * factor_of(scaler.moments, width, i)))
+    return start
+
+
+@compiled
+def remember_arrival(inputs: Inputs, slot: int, predicted: int) -> None:
+    """Note that so many examples had been predicted before the example of a slot was."""
+    inputs.scaler.slots[0] = max(inputs.scaler.slots[0], slot + 1)
+    inputs.scaler.arrivals[slot] = predicted

@@ -3,19 +3,9 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-METHOD_COLOURS: Mapping[str, str] = MappingProxyType(
-    {
-        "areba": "#0b5fa5",
-        "qbr": "#e08214",
-        "oob": "#3a8f6f",
-        "oob_single": "#7fbf5b",
-        "uob": "#b8860b",
-        "adaptive_cs": "#8f5ea8",
-        "sliding": "#d1495b",
-        "baseline": "#7a7a7a",
-        "relay": "#c2185b",
-    }
-)
+from stream_app.config import METHOD_FACTS
+
+METHOD_COLOURS: Mapping[str, str] = MappingProxyType({name: facts.colour for name, facts in METHOD_FACTS.items()})
 
 MORE_COLOURS = ("#1b9e9e", "#6baed6", "#5b2a86", "#e08214", "#3a8f6f", "#8f5ea8", "#d1495b", "#b8860b", "#7fbf5b")
 """Colours of methods that have none, and of a second learner with the same method."""

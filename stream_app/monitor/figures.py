@@ -13,11 +13,9 @@ class LearnerFigures:
 
     Attributes:
         metric: Its newest metric.
-        time_ms: Event time of that metric.
     """
 
     metric: Metric
-    time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,11 @@ class StreamFigures:
         task: Number of the task that processed its newest record.
         learners: Its learners, in the order of their first metrics; the champion is first.
         labelled_per_s: Labelled examples that were learned in a second of wall time, over the last seconds.
-        lag_ms: Event time from the processed records to the newest example; 0 if all examples are processed.
+        lag_ms: Event time from the example that was predicted last to the newest example; 0 if all are processed.
         dead_letters: Dead letters among the records that were read.
         dead_letters_are_all: Whether no older dead letters were left out.
         example_ms: Event time of its newest example.
-        output_ms: Largest event time of its outputs.
+        predicted_ms: Event time of the example that was predicted last.
     """
 
     stream: str
@@ -44,12 +42,12 @@ class StreamFigures:
     dead_letters: int = 0
     dead_letters_are_all: bool = True
     example_ms: int | None = None
-    output_ms: int | None = None
+    predicted_ms: int | None = None
 
     @property
     def pending(self) -> int | None:
         """Number of examples that waited for their label at the newest metric."""
-        newest = max(self.learners, key=lambda learner: learner.time_ms, default=None)
+        newest = max(self.learners, key=lambda learner: learner.metric.event_time_ms, default=None)
         return None if newest is None else newest.metric.pending
 
     def to_plain(self) -> dict[str, Any]:
@@ -62,13 +60,13 @@ class StreamFigures:
             "dead_letters": self.dead_letters,
             "dead_letters_are_all": self.dead_letters_are_all,
             "example_ms": self.example_ms,
-            "output_ms": self.output_ms,
+            "predicted_ms": self.predicted_ms,
         }
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat document for each learner, or one if no learner has a metric yet."""
         own = self.to_plain()
-        rows = [{**own, **asdict(learner.metric), "metric_ms": learner.time_ms} for learner in self.learners]
+        rows = [own | asdict(learner.metric) for learner in self.learners]
         return rows or [own]
 
 

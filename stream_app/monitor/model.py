@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
 from stream_app.monitor.history import Curve
-from stream_app.records import RESUME, Act, Commit, Metric, Outcome, OutcomeKind
+from stream_app.records import Act, Commit, Metric, Outcome, OutcomeKind, Prediction
 
 MAX_STREAMS = 1_000
 """Streams that are kept by default: with 16 learners each, some 20 MB."""
@@ -76,7 +76,7 @@ class Rate:
 
 
 class _Example(NamedTuple):
-    """The newest example of a stream."""
+    """The newest example of a stream: the last by offset, since a time may be wrong."""
 
     task: int
     offset: int
@@ -95,16 +95,16 @@ class _Stream:
     joined: Rate = field(default_factory=Rate)
     dead_letters: int = 0
     newest_example: _Example | None = None
-    output_ms: int | None = None
+    predicted_ms: int | None = None
 
-    def add_metric(self, metric: Metric, time_ms: int) -> None:
+    def add_metric(self, metric: Metric) -> None:
         """Add a metric, and forget a learner that two rounds of metrics have left out: it is no longer configured."""
         self.metrics += 1
         self.numbers[metric.learner] = self.metrics
         for name in [name for name, number in self.numbers.items() if self.metrics - number > 2 * len(self.numbers)]:
             del self.learners[name], self.numbers[name]
             self.curves.pop(name, None)
-        self.learners[metric.learner] = LearnerFigures(metric, time_ms)
+        self.learners[metric.learner] = LearnerFigures(metric)
 
 
 class Model:
@@ -126,7 +126,6 @@ class Model:
         self._has_older_dead_letters = False
         self._ticks = Ticks()
         self._commits: dict[int, Commit] = {}
-        self._tripped: dict[int, str] = {}
         self._unassigned: Counter[str] = Counter()
         self._left_out = 0
         self._skipped = 0
@@ -147,34 +146,36 @@ class Model:
         self._skipped += records
 
     def add_example(self, stream: str, task: int, offset: int, time_ms: int) -> None:
-        """Add an example of the input."""
+        """Add an example of the input; `time_ms` is its event time."""
         known = self._streams.get(stream)
-        if known is not None and (known.newest_example is None or time_ms >= known.newest_example.time_ms):
+        if known is not None:
             known.newest_example = _Example(task, offset, time_ms)
 
-    def add_prediction(self, stream: str, task: int, time_ms: int) -> None:
+    def add_prediction(self, prediction: Prediction, task: int) -> None:
         """Add a prediction of any learner."""
-        self._add_output(stream, task, time_ms)
+        known = self._add_output(prediction.stream, task)
+        if known is not None:
+            known.predicted_ms = prediction.event_time_ms
 
-    def add_outcome(self, outcome: Outcome, task: int, time_ms: int) -> None:
+    def add_outcome(self, outcome: Outcome, task: int) -> None:
         """Add an outcome."""
-        known = self._add_output(outcome.stream, task, time_ms)
+        known = self._add_output(outcome.stream, task)
         tick_s = self._ticks.newest_s
         if known is not None and tick_s is not None and outcome.outcome == JOINED:
             known.joined.add(tick_s)
 
-    def add_metric(self, metric: Metric, task: int, time_ms: int) -> None:
+    def add_metric(self, metric: Metric, task: int) -> None:
         """Add a metric."""
-        known = self._add_output(metric.stream, task, time_ms)
+        known = self._add_output(metric.stream, task)
         if known is not None:
-            known.add_metric(metric, time_ms)
+            known.add_metric(metric)
             if self._max_points:
                 known.curves.setdefault(metric.learner, Curve(self._max_points)).add(metric)
 
-    def add_dead_letter(self, stream: str, reason: str, task: int, time_ms: int) -> None:
+    def add_dead_letter(self, stream: str, reason: str, task: int) -> None:
         """Add a dead letter; `stream` is what its key says."""
         if stream in self._streams:
-            known = self._add_output(stream, task, time_ms)
+            known = self._add_output(stream, task)
             if known is not None:
                 known.dead_letters += 1
         elif reason in self._unassigned or len(self._unassigned) < MAX_REASONS:
@@ -184,14 +185,8 @@ class Model:
         """Add a record of the progress of a task."""
         if isinstance(record, Commit):
             self._commits[task] = record
-            if record.tripped is not None:
-                self._tripped[task] = record.tripped
-            else:
-                self._tripped.pop(task, None)
-        elif record.kind == RESUME:
-            self._tripped.pop(task, None)
 
-    def _add_output(self, stream: str, task: int, time_ms: int) -> _Stream | None:
+    def _add_output(self, stream: str, task: int) -> _Stream | None:
         known = self._streams.get(stream)
         if known is None:
             if len(self._streams) >= self._max_streams:
@@ -199,13 +194,16 @@ class Model:
                 return None
             known = self._streams[stream] = _Stream()
         known.task = task
-        known.output_ms = max(known.output_ms or 0, time_ms)
         return known
 
     def ends(self, task: int) -> tuple[int, int]:
         """Return the offsets (examples, labels) up to which a task has committed; (0, 0) if nothing is known."""
         commit = self._commits.get(task)
         return (0, 0) if commit is None else (commit.examples_end, commit.labels_end)
+
+    def is_stopped(self, stream: str) -> bool:
+        """Say whether the breaker has stopped a stream."""
+        return any(stream in commit.stops for commit in self._commits.values())
 
     def curves(self, stream: str) -> Mapping[str, Curve]:
         """Return the curve of each learner of a stream, in the order of their first metrics."""
@@ -214,13 +212,17 @@ class Model:
 
     def figures(self, problems: Iterable[str] = ()) -> Figures:
         """Return all figures as of the newest tick; `problems` are lines about what cannot be read."""
-        tripped = (f"task {task}: tripped: {reason}" for task, reason in sorted(self._tripped.items()))
+        stopped = (
+            f"task {task}: stream {stream!r} is stopped: {reason}"
+            for task, commit in sorted(self._commits.items())
+            for stream, reason in commit.stops.items()
+        )
         return Figures(
             streams=tuple(self._figures(name) for name in sorted(self._streams)),
             unassigned=dict(self._unassigned.most_common()),
             left_out=self._left_out,
             skipped=self._skipped,
-            problems=(*problems, *tripped),
+            problems=(*problems, *stopped),
         )
 
     def _figures(self, name: str) -> StreamFigures:
@@ -234,7 +236,7 @@ class Model:
             dead_letters=known.dead_letters,
             dead_letters_are_all=not self._has_older_dead_letters,
             example_ms=None if known.newest_example is None else known.newest_example.time_ms,
-            output_ms=known.output_ms,
+            predicted_ms=known.predicted_ms,
         )
 
     def _lag_ms(self, known: _Stream) -> int | None:
@@ -244,4 +246,4 @@ class Model:
             return None
         if newest.offset < self.ends(newest.task)[0]:
             return 0
-        return None if known.output_ms is None else max(0, newest.time_ms - known.output_ms)
+        return None if known.predicted_ms is None else max(0, newest.time_ms - known.predicted_ms)

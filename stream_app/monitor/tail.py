@@ -5,16 +5,18 @@ import math
 import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.following import FollowableCluster
+from stream_app.backends.partition_count import absent_text
 from stream_app.backends.reading import READ_TIMEOUT_S, Row
+from stream_app.backends.retention import deleted_text
 from stream_app.config import Topics, or_nearest
 from stream_app.errors import ConfigurationError, TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.record_columns import RawRecords
@@ -41,18 +43,37 @@ class Wanted:
 
     Attributes:
         streams: Names of streams, by the records' keys; empty: all records.
-        since_ms: Earliest event time; None: any.
+        since_ms: Earliest timestamp in the log: event time in an input, the time of writing elsewhere; None: any.
         limit: At most this many of the existing records, the newest; None: all of them.
+        id: Id of the records, or of the original of a dead letter; None: any.
+        wire_format: The format of the values, in which ids are looked for.
+        partitions: Numbers of the partitions that are read; empty: all.
     """
 
     streams: frozenset[str] = frozenset()
     since_ms: int | None = None
     limit: int | None = None
+    id: str | None = None
+    wire_format: WireFormat | None = None
+    partitions: frozenset[int] = frozenset()
 
     def matches(self, row: Row) -> bool:
-        """Say whether a record is wanted; where the broker sets the timestamps, the record's own time is not known."""
-        is_early = self.since_ms is not None and 0 <= row.timestamp_ms < self.since_ms
-        return not is_early and (not self.streams or stream_of_key(row.key) in self.streams)
+        """Say whether a record is wanted."""
+        is_early = self.since_ms is not None and row.log_time_ms < self.since_ms
+        has_stream = not self.streams or stream_of_key(row.key) in self.streams
+        return not is_early and has_stream and (self.id is None or self._has_id(self.id, row.value))
+
+    def _has_id(self, wanted: str, value: bytes | None) -> bool:
+        """Say whether a value has this id; a value that cannot be decoded has it if the bytes occur in it."""
+        if value is None or wanted.encode() not in value:  # most values need not be decoded
+            return False
+        try:
+            return getattr(decode_one(value, self.wire_format), "id", None) == wanted
+        except (UndecodableError, WrongSchemaError):
+            return True
+
+
+Reporter: TypeAlias = Callable[[int, int], None]
 
 
 class Found(NamedTuple):
@@ -77,12 +98,24 @@ def topic_named(topics: Topics, text: str) -> str:
     return name
 
 
-def newest(cluster: FollowableCluster, topic: str, wanted: Wanted) -> tuple[Iterator[Found], dict[TopicPartition, int]]:
+def _unheard(_read: int, _all: int) -> None:
+    """Ignore a report."""
+
+
+def newest(
+    cluster: FollowableCluster, topic: str, wanted: Wanted, report: Reporter = _unheard
+) -> tuple[Iterator[Found], dict[TopicPartition, int]]:
     """Find the records that a topic has now.
+
+    Args:
+        cluster: Where the topic is.
+        topic: Its full name.
+        wanted: Which records to find.
+        report: Is called after each poll with the offsets that were read, and with those that will be read.
 
     Returns:
         The records, and the offset of each partition after them, for `arriving`. With a limit the records come in the
-        order of event time, else as they are read; records of one partition are always in order.
+        order of their timestamps, else as they are read; records of one partition are always in order.
 
     Raises:
         TopicError: The topic does not exist, or the broker refuses to let us read it.
@@ -90,15 +123,24 @@ def newest(cluster: FollowableCluster, topic: str, wanted: Wanted) -> tuple[Iter
     """
     found = cluster.topics([topic])
     if topic not in found:
-        raise TopicError(f"{topic}: the topic does not exist; `areba topics create` creates it")
-    places = [TopicPartition(topic, number) for number in range(found[topic].partitions)]
+        raise TopicError(absent_text(topic))
+    numbers = wanted.partitions or range(found[topic].partitions)
+    places = [TopicPartition(topic, number) for number in sorted(numbers) if number < found[topic].partitions]
     ends = {place: end.stable for place, end in cluster.ends(places).items()}
     firsts = (
         dict.fromkeys(places, 0) if wanted.since_ms is None else dict(cluster.offsets_since(places, wanted.since_ms))
     )
     if wanted.limit is None:
-        return (one for one in _between(cluster, firsts, ends) if wanted.matches(one.row)), ends
-    return iter(_newest(cluster, firsts, ends, wanted, wanted.limit)), ends
+        return (one for one in _between(cluster, firsts, ends, report) if wanted.matches(one.row)), ends
+    return iter(_newest(cluster, firsts, ends, wanted, wanted.limit, report)), ends
+
+
+def deleted_before(cluster: FollowableCluster, places: Iterable[TopicPartition], since_ms: int | None) -> Iterator[str]:
+    """Yield a line for each partition whose oldest records were deleted, if they could have been wanted."""
+    for place in places:
+        low = cluster.watermarks(place).low
+        if low and (since_ms is None or cluster.offsets_since([place], since_ms)[place] <= low):
+            yield deleted_text(place, low, 0)
 
 
 def _newest(
@@ -107,22 +149,26 @@ def _newest(
     ends: Mapping[TopicPartition, int],
     wanted: Wanted,
     limit: int,
+    report: Reporter,
 ) -> Sequence[Found]:
     span = max(FIRST_SPAN, 2 * limit)  # the markers of transactions take offsets, too
     while limit:
         starts = {place: max(first, ends[place] - span) for place, first in firsts.items()}
         kept: dict[TopicPartition, deque[Found]] = {place: deque(maxlen=limit) for place in firsts}
-        for one in _between(cluster, starts, ends):
+        for one in _between(cluster, starts, ends, report):
             if wanted.matches(one.row):
                 kept[one.place].append(one)
         if sum(map(len, kept.values())) >= limit or starts == firsts:
-            return deque(heapq.merge(*kept.values(), key=lambda one: one.row.timestamp_ms), maxlen=limit)
+            return deque(heapq.merge(*kept.values(), key=lambda one: one.row.log_time_ms), maxlen=limit)
         span *= SPAN_GROWTH
     return ()
 
 
 def _between(
-    cluster: FollowableCluster, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    cluster: FollowableCluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    report: Reporter,
 ) -> Iterator[Found]:
     """Yield the committed records from the starts to the ends of the partitions.
 
@@ -134,6 +180,8 @@ def _between(
     if not waiting:
         return
     heard_s = time.monotonic()
+    read, every = 0, sum(ends[place] - starts[place] for place in waiting)
+    reached = {place: starts[place] for place in waiting}
     with closing(cluster.follow({place: starts[place] for place in waiting})) as follower:
         while waiting:
             found = follower.poll(POLL_RECORDS, POLL_S)
@@ -146,8 +194,12 @@ def _between(
             for fetched in found:
                 place, records = fetched.partition, fetched.records
                 yield from (Found(place, row) for row in _rows(records) if row.offset < ends[place])
+                if len(records):
+                    after = min(int(records.offsets[-1]) + 1, ends[place])
+                    read, reached[place] = read + after - reached[place], after
                 if fetched.at_end or (len(records) and int(records.offsets[-1]) >= ends[place] - 1):
                     waiting.discard(place)
+            report(read, every)
 
 
 def arriving(
@@ -190,10 +242,10 @@ def document(found: Found, wire_format: WireFormat | None = None) -> dict[str, A
     """Return a record as a document: where it is, its key, and its content or its bytes."""
     (topic, partition), row = found
     plain: dict[str, Any] = {"topic": topic, "partition": partition, "offset": row.offset}
-    plain["timestamp_ms"] = None if row.timestamp_ms < 0 else row.timestamp_ms
+    plain["timestamp_ms"] = None if row.log_time_ms < 0 else row.log_time_ms
     letter = read_dead_letter(row.key, row.value, row.headers)
     if letter is not None:
-        plain["reason"], plain["message"] = letter.reason, letter.message
+        plain["reason"], plain["message"], plain["event_time_ms"] = letter.reason, letter.message, letter.event_time_ms
         plain["origin"] = {"topic": letter.topic, "partition": letter.partition, "offset": letter.input_offset}
     headers = row.headers if letter is None else letter.original.headers
     if headers:

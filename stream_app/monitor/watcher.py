@@ -10,7 +10,7 @@ from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError,
 from stream_app.monitor.figures import Figures
 from stream_app.monitor.model import Model
 from stream_app.record_columns import RawRecords
-from stream_app.records import Act, Commit, Metric, Outcome, stream_of_key
+from stream_app.records import Act, Commit, Metric, Outcome, Prediction, stream_of_key
 from stream_app.serialization.avro import Record
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter
@@ -194,27 +194,25 @@ class Watcher:
             self.model.add_example(stream_of_key(key), place.partition, offset, time_ms)
 
     def _add_predictions(self, place: TopicPartition, records: RawRecords) -> None:
-        for key, time_ms in zip(records.keys, records.timestamps.tolist(), strict=True):
-            self.model.add_prediction(stream_of_key(key), place.partition, time_ms)
+        for _, record in self._decoded(records):
+            if isinstance(record, Prediction):
+                self.model.add_prediction(record, place.partition)
 
     def _add_outcomes(self, place: TopicPartition, records: RawRecords) -> None:
-        times = records.timestamps.tolist()
-        for row, record in self._decoded(records):
+        for _, record in self._decoded(records):
             if isinstance(record, Outcome):
-                self.model.add_outcome(record, place.partition, times[row])
+                self.model.add_outcome(record, place.partition)
 
     def _add_metrics(self, place: TopicPartition, records: RawRecords) -> None:
-        times = records.timestamps.tolist()
-        for row, record in self._decoded(records):
+        for _, record in self._decoded(records):
             if isinstance(record, Metric):
-                self.model.add_metric(record, place.partition, times[row])
+                self.model.add_metric(record, place.partition)
 
     def _add_dead_letters(self, place: TopicPartition, records: RawRecords) -> None:
-        times = records.timestamps.tolist()
         for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
             letter = read_dead_letter(key, value, records.headers.get(row, ()))
             if letter is not None:
-                self.model.add_dead_letter(stream_of_key(key), letter.reason, place.partition, times[row])
+                self.model.add_dead_letter(stream_of_key(key), letter.reason, place.partition)
 
     def _add_progress(self, place: TopicPartition, records: RawRecords) -> None:
         for _, record in self._decoded(records):

@@ -3,5 +3,7 @@
 `task.Task` carries out the steps in the order of the picture in docs/architecture.md: decode, merge, join, learn,
 evaluate, encode. The same inputs, settings and state give the same bytes for batches of any size.
 
-May import `learners`, `join`, `snapshot`, `serialization`, `jit` and `config`. Public: `task.Task`, `outputs`.
+May import `learners`, `join`, `snapshot`, `serialization`, `jit` and `config`. Public: `batch`, `degradation`,
+`leftovers`, `merge`, `outputs`, `prequential`, `steps.routed`, `stream`, `stream_state`, `task`,
+`transaction_bounds`, `watched.label_flow`, `watched.table_use`.
 """

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
@@ -46,10 +45,11 @@ _TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]
 
 @dataclass(frozen=True, slots=True)
 class OriginalRecord:
-    """An input record as it came, which is what a dead letter contains."""
+    """An input record as it came, which is what a dead letter contains; `timestamp_ms` as in `RawRecords`."""
 
     side: Side
     offset: int
+    timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
@@ -79,11 +79,6 @@ class InputBatch:
     trace_headers: tuple[Headers, Headers]
     dropped_traces: int
 
-    @property
-    def unreadable(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """By `Side`, bool `[n]` in offset order: whether the value does not name its stream."""
-        return self.decoded[0].streams < 0, self.decoded[1].streams < 0
-
     def stream_name(self, position: int) -> str | None:
         """Return the stream that the value of this record names; None: it names no stream."""
         decoded = self.decoded[self.merged.sides[position]]
@@ -96,7 +91,14 @@ class InputBatch:
         """Return the record at this position as it came."""
         side, row = Side(int(self.merged.sides[position])), int(self.merged.rows[position])
         raw = self.raw[side]
-        return OriginalRecord(side, int(raw.offsets[row]), raw.keys[row], raw.values[row], raw.headers.get(row, ()))
+        return OriginalRecord(
+            side,
+            int(raw.offsets[row]),
+            int(raw.timestamps[row]),
+            raw.keys[row],
+            raw.values[row],
+            raw.headers.get(row, ()),
+        )
 
     def refused(self, reason: Reason) -> Iterator[bytes | None]:
         """Yield the values that were refused for a reason, those of examples first."""

@@ -1,25 +1,36 @@
-"""The pending examples and waiting labels of a stream that an operator has reset, and the outputs that close them.
+"""Pending examples and waiting labels that an operator takes out of the join, and the outputs that close them.
 
-A reset itself cannot write outputs. So the next batch begins with them: examples are `evicted`, labels become dead
-letters `orphan-label`, both in order of time and arrival, as if the first record of that batch had closed them.
+Examples are `evicted`, labels become dead letters `orphan-label`, both in order of time and arrival. The `erase` mark
+closes what it names. A reset is no record and cannot write outputs, so the first record of the next batch closes what
+the stream held.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_app.join.constants import SlotState
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.outputs import Collector, DeadLetterRow, OutcomeRows
 from stream_app.pipeline.stream import Stream
-from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.transaction_bounds import Costs
-from stream_app.records import NO_LONG, Floats, Integers, Longs, OutcomeKind, Reason, Words
+from stream_app.records import NO_LONG, Cause, Floats, Integers, Longs, OutcomeKind, Reason, Words
+
+
+class Names(Protocol):
+    """The port through which the outputs get the numbers of streams and learners: `stream_set.Streams`."""
+
+    def number_of(self, name: str) -> int:
+        """Return the number of a stream."""
+
+    def number_of_learner(self, name: str) -> int:
+        """Return the number of a learner."""
 
 
 class Leftovers(NamedTuple):
-    """The k pending examples and the waiting labels of a stream that was reset.
+    """The k pending examples and the waiting labels of a stream that end without each other.
 
     Attributes:
         stream: Its name.
@@ -49,12 +60,13 @@ class Leftovers(NamedTuple):
         return len(self.offsets) * costs.outcome + sum(size_of(label) + costs.letter for label in self.labels)
 
 
-def leftovers_of(stream: Stream) -> Leftovers:
-    """Return copies of the open records of a stream."""
+def leftovers_of(stream: Stream, chosen: NDArray[np.bool_] | None = None) -> Leftovers:
+    """Return copies of the open records of a stream; bool `[slots]` chooses some of them."""
     state = stream.join.arrays()
+    among = np.True_ if chosen is None else chosen
 
     def slots(kind: int) -> Integers:
-        found = np.flatnonzero(state["states"] == kind)
+        found = np.flatnonzero((state["states"] == kind) & among)
         order = np.lexsort((state["arrivals"][found], state["times"][found]))
         by_time: Integers = found[order].astype(np.int32)
         return by_time
@@ -72,14 +84,22 @@ def leftovers_of(stream: Stream) -> Leftovers:
     )
 
 
-def close(left: Leftovers, streams: Streams, collector: Collector) -> None:
-    """Add the outputs that close the leftovers, at the first position of a batch."""
+def close(left: Leftovers, names: Names, collector: Collector, position: int, cause: Cause) -> None:
+    """Add the outputs that close the leftovers.
+
+    Args:
+        left: The leftovers.
+        names: The numbers of the task's streams and learners.
+        collector: Takes the outputs.
+        position: The position that causes them.
+        cause: The cause for waiting labels.
+    """
     count = len(left.offsets)
-    numbers = np.array([streams.number_of_learner(name) for name in left.learners], np.int32)
+    numbers = np.array([names.number_of_learner(name) for name in left.learners], np.int32)
     collector.outcomes(
         OutcomeRows(
-            positions=np.zeros(count, np.int32),
-            streams=np.full(count, streams.numbers_of([left.stream])[0]),
+            positions=np.full(count, position, np.int32),
+            streams=np.full(count, names.number_of(left.stream), np.int32),
             kinds=np.full(count, OutcomeKind.EVICTED, np.uint8),
             ids=left.ids,
             labels=np.full(count, -1, np.int8),
@@ -91,4 +111,4 @@ def close(left: Leftovers, streams: Streams, collector: Collector) -> None:
         )
     )
     for label in left.labels:
-        collector.dead(0, DeadLetterRow(Reason.ORPHAN_LABEL, label, left.stream))
+        collector.dead(position, DeadLetterRow(Reason.ORPHAN_LABEL, label, left.stream, cause))

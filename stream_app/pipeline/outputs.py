@@ -1,8 +1,9 @@
 """The step encode: the outputs of a batch are collected, put into merge order and encoded for the output topics.
 
 The records of a topic are in merge order, for any order of the streams. At one position, the records that the
-input record closed come first, then its own, learners in configured order, as they were collected. Their timestamps
-and trace headers come from the input record that caused them.
+input record closed come first, then its own, learners in configured order, as they were collected. Their event times
+and trace headers come from the input record that caused them; a dead letter has the event time of its own record. The
+log sets their timestamps, so that retention counts from the moment of writing, whatever time a record claims.
 """
 
 import hashlib
@@ -14,11 +15,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.config import JoinSettings
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
-from stream_app.record_columns import BinaryColumn, OutputRecords, binary_column
-from stream_app.records import Bytes, Floats, Header, Integers, Longs, Metric, Reason, Side, Words
+from stream_app.pipeline.steps.routed import Judged, Routed
+from stream_app.record_columns import BinaryColumn, OutputRecords, binary_column, event_time_ms, log_time_ms
+from stream_app.records import Bytes, Cause, Floats, Header, Integers, Longs, Metric, Reason, Side, Words
 from stream_app.serialization import codec
 from stream_app.serialization.encode import OutcomeColumns, PredictionColumns, encode_outcomes, encode_predictions
+from stream_app.serialization.label_causes import explained
 from stream_app.serialization.left_out import Fields, fitted
 from stream_app.serialization.names import NameList
 from stream_app.serialization.wire_format import WireFormat
@@ -34,19 +38,25 @@ class Outputs:
 
     Attributes:
         topics: Records by unprefixed topic name, all of `OUTPUT_TOPICS`.
-        unreadable: By `Side`, bool `[n]` in offset order: whether the value does not name its stream.
+        judged: By `Side`, what the breaker counts.
+        stopped: The reasons of the streams that are stopped after the batch, by stream, the oldest stop first.
+        resumed: The streams that a `resume` mark lets continue.
         dead: Counts of dead letters; empty for nearly all batches.
         stream_names: The streams of the task.
         stream_records: int64 `[streams]`, the number of input records of each.
         dropped_traces: Number of records whose trace context is not valid, so that no output carries it.
+        erased: How much each `erase` mark has erased.
     """
 
     topics: Mapping[str, OutputRecords]
-    unreadable: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    judged: tuple[Judged, Judged]
+    stopped: Mapping[str, str]
+    resumed: Sequence[str]
     dead: Sequence["DeadCount"]
     stream_names: Sequence[str]
     stream_records: Longs
     dropped_traces: int = 0
+    erased: Sequence["Erased"] = ()
 
     @property
     def records(self) -> int:
@@ -73,11 +83,13 @@ class OutputForm(NamedTuple):
     Attributes:
         wire_format: The headers of their values.
         inputs: The source of the dead letters.
+        join: The settings that decided about labels.
         dead_letter_bytes: Most bytes of a dead letter, see `left_out`.
     """
 
     wire_format: WireFormat
     inputs: InputTopics
+    join: JoinSettings
     dead_letter_bytes: int
 
 
@@ -117,17 +129,48 @@ class OutcomeRows(NamedTuple):
 
 
 class DeadLetterRow(NamedTuple):
-    """An input record that cannot be processed, and the reason; `stream` is None if its value names no stream."""
+    """An input record that cannot be processed, and the reason.
+
+    Attributes:
+        reason: The reason.
+        record: The record as it came.
+        stream: Its stream; None if its value names no stream.
+        cause: Of a label that was not joined, why.
+        delay_ms: How late it was, see `label_causes`.
+    """
 
     reason: Reason
     record: OriginalRecord
     stream: str | None
+    cause: Cause = Cause.NONE
+    delay_ms: int = 0
+
+
+class Erased(NamedTuple):
+    """How much an `erase` mark has erased.
+
+    Attributes:
+        stream: The name of the stream.
+        ids: The number of ids that the mark names.
+        pending: Pending examples.
+        waiting: Waiting labels.
+        closed: Closed ids.
+        queued: Examples in the queues of all learners.
+    """
+
+    stream: str
+    ids: int
+    pending: int
+    waiting: int
+    closed: int
+    queued: int
 
 
 class DeadCount(NamedTuple):
-    """The dead letters of one batch with the same reason, stream (None: not named) and input.
+    """The dead letters of one batch with the same reason, cause, stream (None: not named) and input.
 
-    The producer chooses the name of a stream, which may be any UTF-8 text. `offset` is the largest input offset.
+    The producer chooses the name of a stream, which may be any UTF-8 text. `offset` is the largest input offset,
+    `explanation` that of the label that was the latest; empty for records that are no late or orphan labels.
     """
 
     reason: Reason
@@ -135,6 +178,7 @@ class DeadCount(NamedTuple):
     side: Side
     records: int
     offset: int
+    explanation: str = ""
 
 
 Rows = TypeVar("Rows", PredictionRows, OutcomeRows)
@@ -168,6 +212,7 @@ class Collector:
         self._outcomes: list[OutcomeRows] = []
         self._metrics: list[tuple[int, Metric]] = []
         self._dead: list[tuple[int, DeadLetterRow]] = []
+        self._erased: list[Erased] = []
 
     def predictions(self, rows: PredictionRows) -> None:
         """Add all predictions of some positions; at one position, learners are in the order of the configuration."""
@@ -179,6 +224,10 @@ class Collector:
         if len(rows.positions):
             self._outcomes.append(rows)
 
+    def event_time_ms(self, position: int) -> int:
+        """Return the event time of the record at a position."""
+        return int(self._batch.times[position])
+
     def metric(self, position: int, metric: Metric) -> None:
         """Add one record of metrics."""
         self._metrics.append((position, metric))
@@ -187,11 +236,16 @@ class Collector:
         """Add a dead letter that the record at a position caused; it can be a label that had waited."""
         self._dead.append((position, letter))
 
-    def bury(self, position: int, reason: Reason) -> None:
-        """Add the record at this position as a dead letter."""
-        self.dead(position, DeadLetterRow(reason, self._batch.original(position), self._batch.stream_name(position)))
+    def erased(self, erased: Erased) -> None:
+        """Note what a mark has erased."""
+        self._erased.append(erased)
 
-    def encode(self, names: Names, form: OutputForm, stream_records: Longs) -> Outputs:
+    def bury(self, position: int, reason: Reason, cause: Cause = Cause.NONE, delay_ms: int = 0) -> None:
+        """Add the record at this position as a dead letter."""
+        record, stream = self._batch.original(position), self._batch.stream_name(position)
+        self.dead(position, DeadLetterRow(reason, record, stream, cause, delay_ms))
+
+    def encode(self, names: Names, form: OutputForm, stream_records: Longs, routed: Routed) -> Outputs:
         """Return all outputs, encoded.
 
         Raises:
@@ -204,25 +258,37 @@ class Collector:
             "metrics": self._encode_metrics(wire_format) if self._metrics else NOTHING,
             "dead-letters": self._encode_dead(form) if self._dead else NOTHING,
         }
-        dropped = self._batch.dropped_traces
-        return Outputs(topics, self._batch.unreadable, self._count_dead(), names.streams, stream_records, dropped)
+        return Outputs(
+            topics,
+            routed.judged,
+            routed.stopped,
+            routed.resumed,
+            self._count_dead(form.join),
+            names.streams,
+            stream_records,
+            self._batch.dropped_traces,
+            self._erased,
+        )
 
-    def _count_dead(self) -> Sequence[DeadCount]:
-        counts: dict[tuple[Reason, str | None, Side], tuple[int, int]] = {}
+    def _count_dead(self, join: JoinSettings) -> Sequence[DeadCount]:
+        counts: dict[tuple[Reason, str | None, Side, Cause], tuple[int, int, int]] = {}
         for _, letter in self._dead:
-            key = letter.reason, letter.stream, letter.record.side
-            count, offset = counts.get(key, (0, -1))
-            counts[key] = count + 1, max(offset, letter.record.offset)
-        return [DeadCount(*key, *value) for key, value in counts.items()]
+            key = letter.reason, letter.stream, letter.record.side, letter.cause
+            count, offset, delay_ms = counts.get(key, (0, -1, 0))
+            counts[key] = count + 1, max(offset, letter.record.offset), max(delay_ms, letter.delay_ms)
+        return [
+            DeadCount(reason, stream, side, count, offset, explained(cause, delay_ms, join) if cause else "")
+            for (reason, stream, side, cause), (count, offset, delay_ms) in counts.items()
+        ]
 
     def _encode_predictions(self, names: Names, wire_format: WireFormat) -> OutputRecords:
         rows = _together(PredictionRows, self._predictions)
-        columns = PredictionColumns(names.streams, names.learners, *rows[1:])
+        columns = PredictionColumns(names.streams, names.learners, *rows[1:], self._batch.times[rows.positions])
         return self._records(rows.positions, _keys(names, rows.streams), encode_predictions(columns, wire_format))
 
     def _encode_outcomes(self, names: Names, wire_format: WireFormat) -> OutputRecords:
         rows = _together(OutcomeRows, self._outcomes)
-        columns = OutcomeColumns(names.streams, names.learners, *rows[1:])
+        columns = OutcomeColumns(names.streams, names.learners, *rows[1:], self._batch.times[rows.positions])
         return self._records(rows.positions, _keys(names, rows.streams), encode_outcomes(columns, wire_format))
 
     def _encode_metrics(self, wire_format: WireFormat) -> OutputRecords:
@@ -232,22 +298,17 @@ class Collector:
         return self._records(positions, keys, binary_column([codec.encode(metric, wire_format) for _, metric in rows]))
 
     def _records(self, positions: Integers, keys: BinaryColumn, values: BinaryColumn) -> OutputRecords:
-        return OutputRecords(keys, values, self._times(positions), self._batch.traces(positions))
-
-    def _times(self, positions: Integers) -> Longs:
-        """Return the timestamps of outputs: at least 1, since a record may have none and the client takes 0 for now."""
-        return self._batch.times[positions].clip(min=1)
+        return OutputRecords(keys, values, np.zeros(len(keys), np.int64), self._batch.traces(positions))
 
     def _encode_dead(self, form: OutputForm) -> OutputRecords:
         rows = sorted(self._dead, key=_position)
-        positions = np.array([position for position, _ in rows], np.int32)
         letters = [
             fitted(_fields(letter.record), _dead_headers(letter, form), form.dead_letter_bytes) for _, letter in rows
         ]
         return OutputRecords.of(
             [letter.key for letter in letters],
             [letter.value for letter in letters],
-            self._times(positions),
+            [0] * len(letters),
             {row: letter.headers for row, letter in enumerate(letters)},
         )
 
@@ -272,9 +333,13 @@ def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
     record, reason, inputs = letter.record, letter.reason.text, form.inputs
     topic = inputs.names[record.side]
     message = f"{topic}[{inputs.partition}] offset {record.offset}: {reason}"
-    if letter.reason is Reason.WRONG_SCHEMA and form.wire_format.explains:
+    if letter.reason is Reason.WRONG_SCHEMA:
         explanation = form.wire_format.explanation(record.value)
         message += f", {explanation}" if explanation else ""
+    elif letter.reason is Reason.BAD_TIME:
+        message += f", {_time_fault(record.timestamp_ms)}"
+    elif letter.cause is not Cause.NONE:
+        message += f", {explained(letter.cause, letter.delay_ms, form.join)}"
     ours = {
         "__connect.errors.topic": topic,
         "__connect.errors.partition": str(inputs.partition),
@@ -282,8 +347,16 @@ def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
         "__connect.errors.exception.class.name": f"areba.{reason}",
         "__connect.errors.exception.message": message,
         "areba.reason": reason,
+        "areba.event_time_ms": str(event_time_ms(record.timestamp_ms)),
     }
     return [(name, text.encode()) for name, text in ours.items()]
+
+
+def _time_fault(timestamp_ms: int) -> str:
+    """Say why a record has no event time."""
+    if timestamp_ms < -1:
+        return f"its topic has LogAppendTime ({log_time_ms(timestamp_ms)})"
+    return "no timestamp" if timestamp_ms < 0 else f"timestamp {timestamp_ms}"
 
 
 GENESIS = bytes(32)
@@ -291,7 +364,7 @@ GENESIS = bytes(32)
 
 
 def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> bytes:
-    """Return the next link of a task's digest chain, over both offset ranges and all outputs with headers and times.
+    """Return the next link of a task's digest chain, over both offset ranges and all outputs with headers.
 
     Args:
         previous: 32 bytes, the link before.
@@ -305,7 +378,6 @@ def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> by
         digest.update(struct.pack("<q", len(records)))
         if not len(records):
             continue
-        digest.update(np.ascontiguousarray(records.timestamps).data)
         for column in (records.keys, records.values):
             digest.update(np.ascontiguousarray(column.lengths).data)
             digest.update(column.joined().data)

@@ -3,7 +3,11 @@
 State that does not depend on learners does not change. A learner of the same name keeps its state or, if a setting that
 shapes the state has changed, starts again from the beginning; it keeps its prequential sums, because examples that it
 predicted before still wait for their labels. A new learner has not predicted these examples: they do not count for it,
-but it learns from them. `config.changes` has refused all changes that cannot be made in this way.
+but it learns from them.
+
+Under a lower bound, the oldest closed ids and open marks are forgotten at once. Examples and labels in excess are
+closed by the records that follow, since only a record has outputs. `config.changes` has refused all changes that cannot
+be made in this way.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_app.config import StreamSettings, TaskSettings, must_restart
-from stream_app.join.constants import NO_ANSWER, Counter, Evaluation
+from stream_app.config import Corrections, JoinSettings, StreamSettings, TaskSettings, must_restart
+from stream_app.join.constants import EVALUATION_COLUMNS, NO_ANSWER, NO_EVALUATION, Counter, Evaluation
 from stream_app.learners.api import Operations
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import (
     EVALUATIONS,
+    KEPT_COUNTERS,
     SEEN,
     StreamState,
     counter_of,
@@ -49,7 +54,6 @@ def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequenc
         "dead_letter_bytes",
         "wire_format",
         "schema_ids",
-        "output_schemas",
     }
     if before.model_dump(exclude=apart) != after.model_dump(exclude=apart):
         return True
@@ -62,7 +66,8 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
     same_detector = before.metrics.change_detector == after.metrics.change_detector
     for stream in streams:
         one, two = (settings.of_stream(stream.name) for settings in (before, after))
-        _carry_over(stream, new.open(stream.name, two, stream.features), list(_origins(one, two)), same_detector)
+        origins = list(_origins(one, two))
+        _carry_over(stream, new.open(stream.name, two, stream.features), origins, after.join, same_detector)
     return new
 
 
@@ -78,7 +83,7 @@ def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[Origin]:
         yield Origin(number, number == NOWHERE or must_restart(before.learners[name], settings))
 
 
-def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], same_detector: bool) -> None:
+def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], join: JoinSettings, same_detector: bool) -> None:
     state = StreamState(old)
     core = state.core_state()
     places = np.full(len(old.learner_names), NOWHERE)
@@ -86,12 +91,15 @@ def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], same_detect
         if origin.number != NOWHERE:
             places[origin.number] = number
     kept: Columns = {name: array for name, array in core.items() if not name.startswith(("learner.", "sums."))}
+    first, end = state.closed_span()
+    first = max(first, end - join.max_closed_per_stream)
     kept["counters"] = with_champion(core, places)
+    kept["counters"][KEPT_COUNTERS.index(Counter.CLOSED_FIRST)] = first
     for number, origin in enumerate(origins):
         kept |= named(f"learner.{number}.", _learner(core, new, number, origin))
         kept |= named(f"sums.{number}.", _sums(core, new, number, origin, same_detector))
     pending = _pending(state, new, origins, places)
-    load_stream(new, kept, pending, _closed(state, origins))
+    load_stream(new, kept, pending, _closed(state.closed_rows(first, end), origins, join.corrections))
     _see(new, origins, len(pending["ids"]))
 
 
@@ -124,18 +132,26 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places:
                 before["scores"][:, origin.number],
                 before["classes"][:, origin.number],
             )
-        if new.learners and SEEN in new.learners[number].arrays():
-            blank = np.zeros((count, new.features), np.float32)
+        if new.learners and SEEN in (arrays := new.learners[number].arrays()):
+            blank = np.zeros((count, *arrays[SEEN].shape[1:]), arrays[SEEN].dtype)
             rows[f"{SEEN}.{number}"] = blank if origin.restarts else before[f"{SEEN}.{origin.number}"]
     return {**rows, "scores": scores, "classes": classes}
 
 
-def _closed(state: StreamState, origins: Sequence[Origin]) -> Columns:
-    """Return the rows of closed ids, with the bits of what each learner predicted, if there are corrections."""
-    rows = dict(state.closed_rows(*state.closed_span()))
-    if EVALUATIONS not in rows:
+def _closed(closed: Arrays, origins: Sequence[Origin], corrections: Corrections) -> Columns:
+    """Return the rows of closed ids, with the bits of what each learner predicted, if there are corrections.
+
+    Where corrections begin, the ids that were closed before cannot be corrected: what was predicted is not known.
+    """
+    rows = dict(closed)
+    known = rows.pop(EVALUATIONS, None)
+    if corrections == "first":
         return rows
-    evaluations = np.asarray(rows[EVALUATIONS], np.int64)
+    if known is None:
+        never = np.zeros((len(rows["closed_ids"]), EVALUATION_COLUMNS), np.int64)
+        never[:, Evaluation.NEGATIVES_THEN] = NO_EVALUATION
+        return {**rows, EVALUATIONS: never}
+    evaluations = np.asarray(known, np.int64)
     before, after = evaluations[:, Evaluation.ANSWERS], np.zeros(len(evaluations), np.int64)
     for number, origin in enumerate(origins):
         if origin.number == NOWHERE:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.join.constants import Counter
 from stream_app.join.stream_join import StreamJoin
+from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.registry import build
-from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import Change, ChangeMonitor
 from stream_app.pipeline.prequential import Prequential, scores_of
@@ -80,10 +79,13 @@ class Stream:
         shared: What all streams of the task share.
 
     Attributes:
+        settings: As given.
         features: The number of features of an example; 0: not known yet.
         learners: Empty until the number of features is known.
         waiting: The waiting labels as they came: any of them may become a dead letter.
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
+        is_new: Whether it began, or was built again, since the last snapshot: what older snapshots have of a stream of
+            this name does not belong to it.
     """
 
     def __init__(self, name: str, settings: StreamSettings, shared: TaskResources) -> None:
@@ -100,7 +102,8 @@ class Stream:
         ]
         self.waiting: Waiting = {}
         self.amended: set[int] = set()
-        self._settings = settings
+        self.is_new = True
+        self.settings = settings
         self._task = task
         self._learner_resources = shared.learner_resources
         self._seed_of = shared.seed_of
@@ -118,7 +121,7 @@ class Stream:
                 self._seed_of(self._task.application_id, self.name, name),
                 self._learner_resources,
             )
-            for name, settings in self._settings.learners.items()
+            for name, settings in self.settings.learners.items()
         )
         self._make_room_to_learn()
 
@@ -145,11 +148,26 @@ class Stream:
         """The stream time in milliseconds; -1 before the first record."""
         return int(self.join.arrays()["counters"][Counter.STREAM_TIME])
 
+    @property
+    def labelled(self) -> int:
+        """The number of labels that were joined."""
+        return int(self.join.arrays()["counters"][Counter.LABELLED])
+
     def running(self) -> Running:
         """Return what a change of settings must know."""
         awaited = self.join.awaited_champions()
         names = frozenset(self.learner_names[number] for number in awaited)
         return Running(self.features, self.learner_names[self.join.champion], names)
+
+    def guarded(self, number: int) -> tuple[int, int]:
+        """Return how often a learner was guarded against values since it was restored: limited examples, refused steps.
+
+        They are 0 of a user's own learner.
+        """
+        learner = self.learners[number] if self.learners else None
+        if not isinstance(learner, OnlineLearner):
+            return 0, 0
+        return learner.limited_examples, learner.refused_steps
 
     def promote(self, learner: str | None) -> bool:
         """Make a learner the champion; say whether the stream has a learner of this name."""
@@ -181,11 +199,17 @@ class Stream:
         return tuple(self._open_marks)
 
     def take_marks(self, marks: Iterable[OpenMark]) -> None:
-        """Take over open marks, oldest first."""
-        self._open_marks = dict.fromkeys(marks)
+        """Take over open marks, oldest first, and drop the oldest beyond the bound."""
+        self._open_marks = dict.fromkeys([*marks][-self._task.join.max_open_marks_per_stream :])
 
     def metric(
-        self, number: int, counts: Longs, report: NDArray[np.float64], sums: NDArray[np.float64], change: Change
+        self,
+        number: int,
+        counts: Longs,
+        report: NDArray[np.float64],
+        sums: NDArray[np.float64],
+        change: Change,
+        event_time_ms: int,
     ) -> Metric:
         """Return the record of metrics of a learner.
 
@@ -195,6 +219,7 @@ class Stream:
             report: float64 `[7]`, a row of `Answers.reports`.
             sums: float64 `[4]`, the prequential sums.
             change: The last change of the learner.
+            event_time_ms: The event time of the record that caused the report.
         """
         recall, specificity, gmean = scores_of(sums)
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
@@ -234,4 +259,5 @@ class Stream:
             change_began=change.began,
             gmean_before=change.gmean_before,
             labels_to_recover=change.labels_to_recover,
+            event_time_ms=event_time_ms,
         )

@@ -17,10 +17,12 @@ from stream_app.join.constants import Amendment, OutputKind
 from stream_app.join.input import Segments
 from stream_app.join.output import JoinOutput, output_of
 from stream_app.join.segments import wanting
+from stream_app.learners.factory import LearnerResources
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.degradation import change_of
+from stream_app.pipeline.erasing import erase
+from stream_app.pipeline.leftovers import close
 from stream_app.pipeline.outputs import Collector, DeadLetterRow
 from stream_app.pipeline.steps.evaluate import evaluate
 from stream_app.pipeline.steps.join_and_learn import (
@@ -35,7 +37,8 @@ from stream_app.pipeline.steps.output_rows import Owners, outcome_rows, predicti
 from stream_app.pipeline.steps.route import group_by_stream
 from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
 from stream_app.pipeline.transaction_bounds import StreamTable
-from stream_app.records import NO_LONG, Integers, Longs, Mark, MarkKind, Reason, Side
+from stream_app.records import NO_LONG, Cause, Integers, Longs, Mark, MarkKind, Reason, Side
+from stream_app.serialization.erased_ids import ErasedIds
 from stream_app.serialization.names import NameList
 
 # Columns of the table of learners: the task's number of the learner; the addresses of its descriptor, its prequential
@@ -188,7 +191,7 @@ class Streams:
     def rounds(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[Round]:
         """Yield the rounds of a batch; the caller carries each out before it asks for the next one.
 
-        After a round, its `promote` marks are applied: a champion changes for the records after the mark.
+        After a round, its `promote` and `erase` marks are applied: they change what the records after the mark meet.
 
         Args:
             batch: The batch.
@@ -200,14 +203,18 @@ class Streams:
         marks = _marks(batch, streams, positions, which, starts)
         while len(which):
             stops, advances, at = ends.copy(), np.full(len(which), NO_LONG), np.zeros(len(which), np.int32)
-            promoted = []
+            promoted, erasing = [], []
             for part, own in marks.items():
                 place, mark = own.pop()
                 stops[part], at[part] = place, positions[place]
                 stream = self._streams[which[part]]
                 if mark.kind is MarkKind.PROMOTE:
                     promoted.append((stream, mark.learner, int(at[part])))
-                elif stream.match_mark(Side(int(batch.merged.sides[at[part]])), int(mark.time_ms or 0)):
+                elif mark.kind is MarkKind.ERASE:
+                    erasing.append((int(which[part]), ErasedIds(mark.stream, mark.digests or ""), int(at[part])))
+                elif mark.kind is MarkKind.ADVANCE and stream.match_mark(
+                    Side(int(batch.merged.sides[at[part]])), int(mark.time_ms or 0)
+                ):
                     advances[part] = int(mark.time_ms or 0)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
@@ -217,10 +224,20 @@ class Streams:
             for stream, learner, position in promoted:
                 if not stream.promote(learner):
                     collector.bury(position, Reason.UNKNOWN_LEARNER)
+            for number, ids, position in erasing:
+                self._erase(number, ids, position, collector)
             # Only streams that had a mark may have records after it.
             following = np.array(sorted(marks), np.intp)
             marks = {k: marks[part] for k, part in enumerate(following.tolist()) if marks[part]}
             which, begins, ends = which[following], stops[following] + 1, ends[following]
+
+    def _erase(self, number: int, ids: ErasedIds, position: int, collector: Collector) -> None:
+        """Erase ids from a stream, because of the mark at a position."""
+        old = self._streams[number]
+        new = self.begin(number, old.settings, old.features)
+        left, erased = erase(old, new, ids)
+        close(left, self, collector, position, Cause.ERASED)
+        collector.erased(erased)
 
     def join_and_learn(self, batch: InputBatch, work: Round) -> RoundResult:
         """Carry out the steps join and learn of a round: one compiled call, then the learners that are not compiled."""
@@ -248,10 +265,12 @@ class Streams:
             stream, counts = self._streams[which[part]], out.reports[report]
             if not counts[1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
+            position = int(scores.positions[report])
+            time_ms = collector.event_time_ms(position)
             for k in range(len(stream.learner_names)):
                 change = change_of(scores.changes[k, report].tolist())
-                metric = stream.metric(k, counts, answers.reports[k, report], scores.sums[k, report], change)
-                collector.metric(int(scores.positions[report]), metric)
+                metric = stream.metric(k, counts, answers.reports[k, report], scores.sums[k, report], change, time_ms)
+                collector.metric(position, metric)
 
     def collect(self, batch: InputBatch, result: RoundResult, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a round to the collector."""
@@ -270,11 +289,12 @@ class Streams:
         for row, part in enumerate(_segments_of(out, OutputKind.DEAD)):
             position, slot = int(out.dead_positions[row]), int(out.dead_slots[row])
             reason = Reason(int(out.dead_reasons[row]))
+            why = Cause(int(out.dead_causes[row])), int(out.dead_delays[row])
             if slot < 0:
-                collector.bury(position, reason)
+                collector.bury(position, reason, *why)
             else:
                 stream = self._streams[which[part]]
-                collector.dead(position, DeadLetterRow(reason, stream.waiting[slot], stream.name))
+                collector.dead(position, DeadLetterRow(reason, stream.waiting[slot], stream.name, *why))
         for row, part in enumerate(_segments_of(out, OutputKind.RELEASED)):
             del self._streams[which[part]].waiting[int(out.released_slots[row])]
 

@@ -41,11 +41,10 @@ KEPT_COUNTERS = (
     join.Counter.CLOSED_FIRST,
     join.Counter.CLOSED_NEXT,
     join.Counter.CHAMPION,
+    join.Counter.POSITIVES,
+    join.Counter.CORRECTED_POSITIVES,
 )
 """The counters that a snapshot has; the others count slots and places of the table."""
-
-LABEL_COUNTERS = (join.Counter.POSITIVES, join.Counter.CORRECTED_POSITIVES)
-"""The counters that a snapshot has only with corrections."""
 
 SEEN = "seen"
 """A learner's array by slot: the features as scaled when the example was predicted."""
@@ -61,7 +60,8 @@ class StreamState:
 
     def __init__(self, stream: Stream, *, has_changed: bool = True) -> None:
         self.name = stream.name
-        self.has_changed = has_changed
+        self.has_changed = has_changed or stream.is_new
+        self.is_new = stream.is_new
         self.amended = frozenset(stream.amended)
         self._stream = stream
 
@@ -93,8 +93,6 @@ class StreamState:
             "delay_counts": self._join["delays"][np.flatnonzero(self._join["delays"])],
             "marks": np.array(self._stream.open_marks(), np.int64).reshape(-1, 2),
         }
-        if len(_closed_columns(self._join)) > len(CLOSED_COLUMNS):
-            arrays["label_counters"] = self._join["counters"][list(LABEL_COUNTERS)]
         arrays |= named("waiting.", {name: self._join[name][waiting] for name in WAITING_COLUMNS})
         originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
         arrays |= named("originals.", _columns_of(originals))
@@ -159,9 +157,6 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     stream.join.reserve(awaited + parked, len(closed["closed_ids"]))
     state = stream.join.arrays()
     state["counters"][list(KEPT_COUNTERS)] = core["counters"]
-    closed_columns = _closed_columns(state)
-    if EVALUATIONS in closed_columns:
-        state["counters"][list(LABEL_COUNTERS)] = core["label_counters"]
     state["delays"][core["delays"]] = core["delay_counts"]
     for name in PENDING_COLUMNS:
         state[name][:awaited] = pending[name]
@@ -172,7 +167,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     rows = (counter_of(core, join.Counter.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
         state["closed_times"]
     )
-    for name in closed_columns:
+    for name in _closed_columns(state):
         state[name][rows] = closed[name]
     originals = _originals_of(part_of(core, "originals."))
     state["fingerprints"][awaited : awaited + parked] = list(map(size_of, originals))
@@ -221,10 +216,7 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
     shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
     for name, shape in shapes.items():
         _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
-    if EVALUATIONS in (closed_columns := _closed_columns(state)):
-        counters = core["label_counters"]
-        _same("label_counters", counters, counters.dtype == np.int64 and counters.shape == (len(LABEL_COUNTERS),))
-    for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, closed_columns)):
+    for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, _closed_columns(state))):
         rows = len(columns[names[0]])
         for name in names:
             right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype
@@ -264,6 +256,7 @@ def _columns_of(records: Sequence[OriginalRecord]) -> Columns:
     return {
         "sides": np.array([int(record.side) for record in records], np.uint8),
         "offsets": np.array([record.offset for record in records], np.int64),
+        "timestamps": np.array([record.timestamp_ms for record in records], np.int64),
         "headers": np.array([len(record.headers) for record in records], np.int64),
         "lengths": np.array([NONE if part is None else len(part) for part in parts], np.int64),
         "bytes": np.frombuffer(b"".join(part for part in parts if part), np.uint8),
@@ -283,11 +276,11 @@ def _originals_of(columns: Mapping[str, NDArray[Any]]) -> list[OriginalRecord]:
         raise StateError("waiting labels: the lengths do not match the bytes")
     parts = iter(_cut(columns["bytes"], lengths))
     records = []
-    rows = zip(columns["sides"].tolist(), columns["offsets"].tolist(), columns["headers"].tolist(), strict=True)
-    for side, offset, headers in rows:
+    names = ("sides", "offsets", "timestamps", "headers")
+    for side, offset, timestamp_ms, headers in zip(*(columns[name].tolist() for name in names), strict=True):
         key, value = next(parts), next(parts)
         named = [((next(parts) or b"").decode(), next(parts)) for _ in range(headers)]
-        records.append(OriginalRecord(Side(side), offset, key, value, named))
+        records.append(OriginalRecord(Side(side), offset, timestamp_ms, key, value, named))
     return records
 
 

@@ -18,7 +18,8 @@ from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
 from stream_app.pipeline.outputs import Collector, InputTopics, Names, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
-from stream_app.pipeline.steps.route import RoutedColumns, route_records
+from stream_app.pipeline.steps.route import route_records
+from stream_app.pipeline.steps.routed import Routed, columns_to_route, judged, stopped_until
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
@@ -29,11 +30,12 @@ from stream_app.records import (
     CONFIGURATION,
     REPAIR,
     RESET,
-    RESUME,
     SEED,
     SKIP,
+    SNAPSHOT,
+    STOP,
     Act,
-    Integers,
+    Cause,
     Kind,
     Reason,
     Side,
@@ -41,7 +43,8 @@ from stream_app.records import (
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
-from stream_app.snapshot.imported_state import Seed, Seeds
+from stream_app.snapshot.imported_state import Seed, read_seed
+from stream_app.snapshot.stops import read_stop
 
 BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
@@ -61,6 +64,10 @@ class Task:
         hash_key: `HASH_KEY_BYTES` bytes that senders of records must not know, see `join.id_table`; no result depends
             on it.
         seed_of: Returns the seed of a learner.
+
+    Attributes:
+        settings: As given, or as a configuration changed them.
+        stopped: The reasons of the streams that are stopped, by stream, the oldest stop first.
     """
 
     def __init__(
@@ -72,10 +79,10 @@ class Task:
         seed_of: SeedOf = seed_of,
     ) -> None:
         self.settings = settings
+        self.stopped: dict[str, str] = {}
         self._inputs = InputTopics(topics, partition)
         self._limits = _decode_limits(settings)
         self._streams = Streams(settings, hash_key, seed_of)
-        self._seeds = Seeds()
         self._changed: set[str] = set()  # since the last snapshot
         self._leftovers: list[Leftovers] = []  # of streams that were reset since the last batch
 
@@ -105,24 +112,23 @@ class Task:
         """The approximate bytes of the state; tables double as they grow, and never shrink."""
         return self._streams.allocated_bytes
 
-    def apply(self, act: Act) -> bool:
-        """Apply an act, which changes results without being an input; say whether the next snapshot must be a full one.
+    def apply(self, act: Act) -> None:
+        """Apply an act, which changes results without being an input.
 
         Raises:
             StateError: This version does not know the act, or cannot read its text.
         """
         if act.kind == CONFIGURATION:
-            return self.apply_settings(TaskSettings.from_json(act.text))
-        if act.kind == SEED:
-            seed = self._seeds.add(act.text)
-            if seed is not None:
-                self._load_seed(seed)
+            self.apply_settings(TaskSettings.from_json(act.text))
+        elif act.kind == SEED:
+            self._load_seed(read_seed(act.text))
         elif act.kind == RESET:
             self._reset(act.text)
-            return True
-        elif act.kind not in (RESUME, SKIP, REPAIR, ADOPT):  # these change which records are processed
+        elif act.kind == STOP:
+            stop = read_stop(act.text)
+            self.stopped.setdefault(stop.stream, stop.reason)
+        elif act.kind not in (SKIP, REPAIR, ADOPT, SNAPSHOT):  # these change which records are processed
             raise StateError(f"this version does not know the act {act.kind!r}")
-        return False
 
     def _reset(self, name: str) -> None:
         """Begin a stream from the start; the next batch closes what the stream held.
@@ -134,7 +140,6 @@ class Task:
             return
         self._leftovers.append(leftovers_of(self._streams[number]))
         self._streams.begin(number, self.settings.of_stream(name))
-        self._changed.add(name)
 
     def _load_seed(self, seed: Seed) -> None:
         """Give a learner an imported state.
@@ -176,15 +181,12 @@ class Task:
         default = self.settings.default_stream if self.settings.unknown_streams == "model" else None
         return self.settings.streams.get(stream, default)
 
-    def apply_settings(self, settings: TaskSettings) -> bool:
-        """Continue under other settings, which `config.changes` accepted; say whether streams were rebuilt."""
+    def apply_settings(self, settings: TaskSettings) -> None:
+        """Continue under other settings, which `config.changes` accepted."""
         before, self.settings = self.settings, settings
         self._limits = _decode_limits(settings)
-        if not needs_rebuilding(before, settings, self._streams.names):
-            return False
-        self._streams = rebuilt(self._streams, before, settings)
-        self._changed = set(self._streams.names)
-        return True
+        if needs_rebuilding(before, settings, self._streams.names):
+            self._streams = rebuilt(self._streams, before, settings)
 
     def running(self) -> Mapping[str, Running]:
         """Return what `config.changes` must know of each stream that has state."""
@@ -207,12 +209,12 @@ class Task:
         they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated in rounds if
         the batch has control records.
         """
-        self._seeds.clear()
         collector = Collector(batch)
         for leftovers in self._leftovers:
-            close(leftovers, self._streams, collector)
+            close(leftovers, self._streams, collector, 0, Cause.RESET)
         self._leftovers.clear()
-        streams = self._route(batch, collector)
+        routed = self._route(batch, collector)
+        streams = routed.streams
         for work in self._streams.rounds(batch, streams, collector):
             result = self._streams.join_and_learn(batch, work)
             self._streams.evaluate(result, collector)
@@ -220,8 +222,8 @@ class Task:
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
         self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
-        form = OutputForm(self.wire_format, self._inputs, self.settings.dead_letter_bytes)
-        return collector.encode(names, form, records)
+        form = OutputForm(self.wire_format, self._inputs, self.settings.join, self.settings.dead_letter_bytes)
+        return collector.encode(names, form, records, routed)
 
     def fitting(self, batch: InputBatch, room: Room) -> tuple[int, int]:
         """Return how many of its first examples and labels surely fit into this room of a transaction; 0 if none do."""
@@ -254,7 +256,7 @@ class Task:
         states = self.states()
         self._changed.clear()
         for stream in self._streams:
-            stream.amended = set()
+            stream.amended, stream.is_new = set(), False
         return states
 
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
@@ -267,7 +269,9 @@ class Task:
         features = int(core["features_count"][0])
         if not 0 <= features <= self.settings.limits.max_features or self._streams.number_of(name) >= 0:
             raise StateError(f"it has {features} features, or is in the snapshot twice")
-        load_stream(self._streams.open(name, self.settings.of_stream(name), features), core, pending, closed)
+        stream = self._streams.open(name, self.settings.of_stream(name), features)
+        load_stream(stream, core, pending, closed)
+        stream.is_new = False
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return all model state by `stream/learner/array`, for digests and snapshots."""
@@ -292,29 +296,30 @@ class Task:
 
     # Which stream ---------------------------------------------------------------------------------------------------
 
-    def _route(self, batch: InputBatch, collector: Collector) -> Integers:
-        """Find the stream of each position, int32 `[n]`; -1: the record is a dead letter, which the collector gets."""
+    def _route(self, batch: InputBatch, collector: Collector) -> Routed:
+        """Find the stream of each record; the collector gets the dead letters. A `resume` mark ends a stop."""
         first = self._open_streams(batch) if any(side.stream_names for side in batch.decoded) else {}
         opened = np.zeros(len(self._streams), np.int32)
         for number, position in first.items():
             opened[number] = position
-        one, two = batch.decoded
-        columns = RoutedColumns(
-            kinds=(one.kinds, two.kinds),
-            reasons=(one.reasons, two.reasons),
-            streams=(one.streams, two.streams),
-            names=(self._streams.numbers_of(one.stream_names), self._streams.numbers_of(two.stream_names)),
-            known=one.known,
-            feature_counts=one.feature_counts,
-        )
+        number_of = self._streams.number_of
+        stopped = stopped_until(batch, len(self._streams), self.stopped, opened, number_of)
+        columns = columns_to_route(batch, self._streams.numbers_of)
         known = self._streams.dimensions
         dimensions = known.copy()
-        streams, reasons = route_records(batch.merged, columns, opened, dimensions, self.settings.limits.max_features)
+        max_features = self.settings.limits.max_features
+        streams, reasons = route_records(batch.merged, columns, opened, stopped, dimensions, max_features)
         for stream in np.flatnonzero(dimensions != known).tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])))
-        return streams
+        configured = self.settings.streams.keys()
+        pair = judged(batch, reasons, stopped, columns.names, number_of, configured, self.stopped)
+        numbers = {name: number for name in self.stopped if (number := number_of(name)) >= 0}
+        resumed = [name for name, number in numbers.items() if stopped[number] < len(batch.times)]
+        for name in resumed:
+            del self.stopped[name]
+        return Routed(streams, pair, dict(self.stopped), resumed)
 
     def _open_streams(self, batch: InputBatch) -> Mapping[int, int]:
         """Open the streams that this batch is the first to name, if the settings and `max_streams_per_task` allow them.

@@ -6,7 +6,8 @@ stream. The bound for the first n records of a merged sequence is the sum of
 1. the outputs of each of these records itself: its predictions, and one outcome or dead letter; for each stream, the
    metrics that this many labels can cause, and the metrics of `advance` marks;
 2. for each stream of these records, the outputs of open ids that expire by the largest of their times, are closed by an
-   `advance` mark (which is taken for the second of its pair), or must make room for the records.
+   `advance` mark (which is taken for the second of its pair) or by an `erase` mark (which may name all of them), or
+   must make room for the records.
 
 The bound grows with n, so the longest sequence that fits is found by bisection. Where a batch is cut changes no result,
 so the bound may be too large; it is never too small. It reads the counters of each stream, and its heaps only if all
@@ -26,19 +27,22 @@ from stream_app.join.layout import JoinArrays, JoinField, view_of
 from stream_app.pipeline.batch import InputBatch
 from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
 
-NUMBERS_BYTES = 150
+NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
 
-METRIC_BYTES = 350
+METRIC_BYTES = 360
 """The most bytes of the value of a record of metrics, without its names."""
 
-LETTER_BYTES = 340
+LETTER_BYTES = 640
 """The most bytes of the headers of a dead letter, without the name of the input topic, which they have twice."""
 
 LEARNER_BYTES = 64
 """The most bytes of the name of a learner."""
 
 _DATA, _MARK = int(Kind.DATA), int(Kind.MARK)
+
+LATEST = np.iinfo(np.int64).max
+"""Later than any event time."""
 
 
 class Room(NamedTuple):
@@ -81,7 +85,7 @@ class Columns(NamedTuple):
         kinds: uint8, of both sides.
         streams: int32, of both sides: the task's number of the stream; -1: unknown.
         sizes: int64, of both sides: bytes as a dead letter.
-        closes: int64, of both sides, empty if there are no marks: an `advance` mark closes times below this.
+        closes: int64, of both sides, empty if there are no marks: a mark closes times below this.
     """
 
     kinds: tuple[Bytes, Bytes]
@@ -287,7 +291,9 @@ def _closes(batch: InputBatch, side: Side) -> Longs:
     closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
     for row, mark in decoded.marks.items():
         if mark.kind is MarkKind.ADVANCE:
-            closes[row] = min(int(mark.time_ms or 0), np.iinfo(np.int64).max - 1) + 1
+            closes[row] = min(int(mark.time_ms or 0), LATEST - 1) + 1
+        elif mark.kind is MarkKind.ERASE:
+            closes[row] = LATEST
     return closes
 
 

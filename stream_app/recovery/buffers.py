@@ -26,7 +26,7 @@ class WaitingRecords:
     Attributes:
         bytes: The approximate memory of the records.
         at_end: Whether the partition was read to its end, and nothing has come since.
-        last_offset: The offset of the last record that was added; -1 before the first.
+        fetched_to: The position of the client after the last poll; -1 before the first.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class WaitingRecords:
         self._rows = 0
         self.bytes = 0
         self.at_end = False
-        self.last_offset = -1
+        self.fetched_to = -1
 
     def __len__(self) -> int:
         return self._rows
@@ -43,34 +43,34 @@ class WaitingRecords:
     def add(self, fetched: Fetched) -> None:
         """Add what a poll returned; only the last poll says whether the partition is at its end."""
         self.at_end = fetched.at_end
+        self.fetched_to = fetched.position
         if not len(fetched.records):
             return
         size = _bytes(fetched.records)
         self._chunks.append(fetched.records)
         self._sizes.append(size)
-        self.last_offset = int(fetched.records.offsets[-1])
         self._rows += len(fetched.records)
         self.bytes += size
+
+    @property
+    def position(self) -> int:
+        """The offset of the first record; without a record, the position of the client."""
+        return int(self._chunks[0].offsets[0]) if self._chunks else self.fetched_to
 
     def times(self, limit: int) -> Longs:
         """Return the timestamps of the first `limit` records: int64 `[n]`, in ms."""
         return self._first(limit, "timestamps")
 
     def rows_below(self, offset: int) -> int | None:
-        """Return how many records lie below this offset; None while the record just below it was not fetched.
-
-        Raises:
-            LookupError: That record does not exist any more: a later record was fetched in its place.
-        """
+        """Return how many records lie below this offset; None until everything below it was fetched."""
+        if self.fetched_to < offset:
+            return None
         rows = 0
         for chunk in self._chunks:
-            if chunk.offsets[-1] >= offset - 1:
-                place = int(np.searchsorted(chunk.offsets, offset - 1))
-                if chunk.offsets[place] != offset - 1:
-                    raise LookupError(offset - 1)
-                return rows + place + 1
-            rows += len(chunk)
-        return None
+            if chunk.offsets[0] >= offset:
+                break
+            rows += int(np.searchsorted(chunk.offsets, offset))
+        return rows
 
     def take(self, rows: int) -> RawRecords:
         """Remove the first `rows` records and return them as one chunk."""
@@ -104,7 +104,7 @@ class WaitingRecords:
         self._rows = 0
         self.bytes = 0
         self.at_end = False
-        self.last_offset = -1
+        self.fetched_to = -1
 
     def _first(self, limit: int, column: str) -> Longs:
         parts: list[Longs] = []

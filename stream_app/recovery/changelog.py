@@ -1,4 +1,4 @@
-"""Read snapshots from the changelog topic of a task; `snapshot_writer` writes them.
+"""Find the snapshots that progress names, and read them from the changelog of a task; `snapshot_writer` writes them.
 
 All functions that read are generators: they never wait for the broker, and yield after each poll whether it had news.
 """
@@ -9,23 +9,24 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from stream_app.backends.base import LogReader
+from stream_app.backends.base import LogReader, Watermarks
 from stream_app.config import TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
+from stream_app.records import Act, Header
+from stream_app.recovery.commit_point import progress_record
+from stream_app.recovery.output_logs import read_rows
 from stream_app.snapshot.format import (
     CHUNK_BYTES,
     MANIFEST_SUFFIX,
-    MAX_MANIFEST_CHUNKS,
     Entry,
     Manifest,
     Place,
     Snapshot,
-    checksum_of,
     chunk_key,
     join_chunks,
-    manifest_key,
+    parse_snapshots,
     read_manifest,
 )
 from stream_app.snapshot.segments import Book, load_task
@@ -36,11 +37,11 @@ READ_RECORDS = 50
 NEAR_RECORDS = 1_000
 """Reading past this many records is faster than a seek, which asks the broker twice."""
 
-NAMED_SNAPSHOTS = 2
-"""Committed offsets name the newest snapshot, and its predecessor in case the newest is damaged."""
+SNAPSHOT_KEY = b"snapshot"
+"""The key of acts `snapshot`: a search reads no other values."""
 
-KEPT_MANIFESTS = 16
-"""The most manifests that `find_manifests` keeps: the two newest, and those whose writer died before naming them."""
+TAIL_OFFSETS = 10_000
+"""The last offsets of progress that are searched first; each further search takes ten times as many."""
 
 KeyChunks: TypeAlias = dict[str, int]
 """How many chunks each key has."""
@@ -49,6 +50,44 @@ KeyChunks: TypeAlias = dict[str, int]
 def key_chunks(entries: Iterable[Entry]) -> KeyChunks:
     """Return how many chunks the key of each entry has."""
     return {entry.key: entry.chunks for entry in entries}
+
+
+def find_snapshots(reader: LogReader, ends: Watermarks) -> Generator[bool, None, tuple[Snapshot, ...]]:
+    """Return the snapshots that the last act `snapshot` of progress names, newest first; none if there is no such act.
+
+    A restore reads all records after that act anyway, so the search costs no more than the restore.
+
+    Args:
+        reader: A reader of the task's progress.
+        ends: The first offset and the end of the partition.
+
+    Yields:
+        After each poll, whether it had news.
+
+    Raises:
+        StateError: The act cannot be read.
+    """
+    found: list[tuple[int, bytes | None]] = []
+
+    def take(offset: int, key: bytes | None, value: bytes | None, _: Sequence[Header]) -> bool:
+        if key == SNAPSHOT_KEY:
+            found.append((offset, value))
+        return True
+
+    stop, size = ends.high, TAIL_OFFSETS
+    while True:
+        start = max(ends.low, stop - size)
+        if start < stop:
+            yield from read_rows(reader, start, stop, take)
+        if found:
+            offset, value = found[-1]
+            act = progress_record(value, f"progress, offset {offset}")
+            if not isinstance(act, Act):
+                raise StateError(f"progress, offset {offset}: not an act")
+            return parse_snapshots(act.text)
+        if start == ends.low:
+            return ()
+        stop, size = start, size * 10
 
 
 @dataclass(slots=True)
@@ -75,6 +114,11 @@ class Loaded:
     garbage: KeyChunks = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
 
+    @property
+    def has_unused_snapshot(self) -> bool:
+        """Whether the changelog has a manifest that was not used; a task writes its first after its first commit."""
+        return any(key.endswith(MANIFEST_SUFFIX) for key in self.garbage)
+
 
 def _impatient() -> bool:
     return False
@@ -91,7 +135,7 @@ def load(
 
     Args:
         reader: A reader of the task's changelog partition.
-        named: The snapshots that the committed offsets name, newest first.
+        named: The snapshots that progress names, newest first.
         partition: The number of the task.
         inputs: The names of the topics that the task reads.
         is_patient: Says whether to ask again for a record after the end of the log. A transaction that a
@@ -132,63 +176,15 @@ def manifests_of(
     return (yield from _read_manifests(_Log(reader, f"changelog[{partition}]"), named, partition, []))
 
 
-def find_manifests(reader: LogReader, partition: int) -> Generator[bool, None, list[tuple[Place, Manifest]]]:
-    """Return the newest manifests that have no tombstone, whether or not offsets name them; yield as `load` does."""
-    log = _Log(reader, f"changelog[{partition}]")
-    found: dict[str, tuple[Place, Manifest]] = {}
-    chunks: list[bytes] = []
-    start = 0
-    while (record := (yield from log.next())) is not None:
-        key, _, number = (record.key or b"").decode(errors="replace").rpartition("/")
-        if not key.endswith(MANIFEST_SUFFIX):
-            continue
-        if record.value is None:
-            found.pop(key, None)
-            continue
-        if number == "0":
-            chunks, start = [], record.offset
-        if number != str(len(chunks)) or len(chunks) == MAX_MANIFEST_CHUNKS:
-            continue
-        chunks.append(record.value)
-        content = b"".join(chunks)
-        try:
-            manifest = read_manifest(content, f"{log.where} offset {start}")
-        except StateError:  # the manifest continues in the next chunk, or this is not a manifest
-            continue
-        if manifest.partition == partition and key == manifest_key(manifest.sequence):
-            found.pop(key, None)
-            found[key] = Place(start, len(chunks), len(content), checksum_of(content)), manifest
-            if len(found) > KEPT_MANIFESTS:
-                del found[next(iter(found))]
-    return list(found.values())
-
-
-def whole_snapshots(
-    reader: LogReader, partition: int, snapshots: Iterable[Snapshot]
-) -> Generator[bool, None, tuple[Snapshot, ...]]:
-    """Return the first of these snapshots that are whole, at most as many as offsets name; yield as `load` does."""
-    log = _Log(reader, f"changelog[{partition}]")
-    whole: list[Snapshot] = []
-    for snapshot in snapshots:
-        try:
-            yield from _read_contents(log, (yield from _read_manifest(log, snapshot.manifest, partition)))
-        except StateError:
-            continue
-        whole.append(snapshot)
-        if len(whole) == NAMED_SNAPSHOTS:
-            break
-    return tuple(whole)
-
-
 def _settings_of(manifest: Manifest, where: str) -> TaskSettings:
     try:
         return TaskSettings.from_json(manifest.settings)
     except StateError as problem:
-        raise problem.within(f"{where}, {manifest_key(manifest.sequence)}") from problem
+        raise problem.within(f"{where}, {manifest.key}") from problem
 
 
 def _manifest_chunks(snapshot: Snapshot, manifest: Manifest) -> KeyChunks:
-    return {manifest_key(manifest.sequence): snapshot.manifest.chunks}
+    return {manifest.key: snapshot.manifest.chunks}
 
 
 class _Record(NamedTuple):

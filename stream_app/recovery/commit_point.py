@@ -1,32 +1,23 @@
-"""Committed points of a task: their text in the metadata of committed offsets, and the errors if they disagree.
+"""Committed points of a task, where its state is, and the errors if its topics contradict each other."""
 
-Every transaction commits the input offsets of its tasks. The metadata of these offsets holds the sequence and the
-digest of the last commit record, the ids of both input topics, and the two newest snapshots. A restore needs nothing
-else to begin.
-"""
-
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.errors import ErrorCode, StateError, UndecodableError, WrongSchemaError
 from stream_app.pipeline.outputs import GENESIS
 from stream_app.records import Act, Commit
 from stream_app.serialization import codec
-from stream_app.snapshot.format import Snapshot, parse_snapshot
-from stream_app.snapshot.identity import UNKNOWN, created_again
-
-METADATA_FORMAT = "3"
-
-READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
-"""Format 1 had no snapshots, format 2 had no topic ids."""
+from stream_app.snapshot.identity import created_again
 
 HINT_SKIP = "`areba state skip` continues without the deleted records; another application.id starts from the beginning"
 """What an operator can do when inputs that a restore needs were deleted."""
 
-HINT_RECOMMIT = "`areba state recommit` restores them from progress; another application.id starts from the beginning"
-"""What an operator can do when the group's offsets were lost, or changed from outside."""
+HINT_STOP = (
+    "Stop the workers with SIGTERM: each saves the tasks that it has in memory, and nothing is lost. If a task is "
+    "parked after that, `areba inspect` says how it can continue"
+)
+"""What an operator can do while workers run, whose live tasks need no inputs."""
 
 
 class CommitPoint(NamedTuple):
@@ -35,27 +26,9 @@ class CommitPoint(NamedTuple):
     sequence: int
     digest: bytes
 
-    def metadata(self, snapshots: Sequence[Snapshot] = (), topic_ids: tuple[str, str] = UNKNOWN.topic_ids) -> str:
-        """Return the metadata that is committed with the offsets.
-
-        Args:
-            snapshots: The snapshots from which this point can be restored, newest first.
-            topic_ids: The ids of both input topics.
-        """
-        ids = ",".join(topic_ids)
-        return " ".join([METADATA_FORMAT, str(self.sequence), self.digest.hex(), ids, *map(str, snapshots)])
-
 
 NOTHING_COMMITTED = CommitPoint(-1, GENESIS)
 """The point of a task before its first record of progress."""
-
-
-class RestoreTarget(NamedTuple):
-    """What a restore has to reach: a point, the snapshots that lead to it, newest first, and the ids of both inputs."""
-
-    point: CommitPoint
-    snapshots: tuple[Snapshot, ...] = ()
-    topic_ids: tuple[str, str] = UNKNOWN.topic_ids
 
 
 class Anchor(NamedTuple):
@@ -86,78 +59,36 @@ class Position:
     Attributes:
         offsets: The next input offsets (examples, labels).
         anchor: The newest commit record.
+        has_changed: Whether an act has changed the state since the anchor, so that no snapshot can be taken.
         point: The newest record of progress; it is the anchor's point unless acts came later.
-        tripped: Why the breaker stopped the task after the anchor; None where the task was not stopped, or was resumed.
-        output_ends: By output topic, the end offset of the task's own partition.
+        output_ends: By output topic, the end of the task's own partition: after a restore the end of the log, later the
+            offset after the last record.
+        marked: The output topics in which the marker of our last transaction has that offset.
+        progress_end: The end of progress, if nobody has written there since.
     """
 
     offsets: tuple[int, int]
     anchor: Anchor
     point: CommitPoint = NOTHING_COMMITTED
-    tripped: str | None = None
+    has_changed: bool = False
     output_ends: dict[str, int] = field(default_factory=dict)
+    marked: set[str] = field(default_factory=set)
+    progress_end: int = 0
+
+    def move_to(self, anchor: Anchor) -> None:
+        """Move to the state after a commit record."""
+        self.anchor = anchor
+        self.point, self.offsets = anchor.point, anchor.offsets
+        self.has_changed = False
+
+    def next_output(self, topic: str) -> int:
+        """Return the offset of the next record in the task's partition of an output topic, if nobody else writes."""
+        return self.output_ends[topic] + (topic in self.marked)
 
 
 def first_position(offsets: tuple[int, int]) -> Position:
     """Return the position of a task that has processed nothing, before these input offsets."""
     return Position(offsets, Anchor(*NOTHING_COMMITTED, offsets, -1))
-
-
-def parse_metadata(text: str, where: str) -> RestoreTarget:
-    """Return what the metadata of a committed offset names.
-
-    Raises:
-        StateError: The text is not our metadata, or has a format that this version cannot read.
-    """
-    fields = text.split()
-    try:
-        version, sequence, digest, *rest = fields
-        if version not in READABLE_FORMATS:
-            raise StateError(
-                f"{where}: offset metadata has format {version!r}; this version reads {METADATA_FORMAT}",
-                ErrorCode.FORMAT_UNKNOWN,
-            )
-        ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
-        examples_id, labels_id = ids.split(",")
-        point = CommitPoint(int(sequence), bytes.fromhex(digest))
-        return RestoreTarget(point, tuple(map(parse_snapshot, snapshots)), (examples_id, labels_id))
-    except ValueError:
-        raise StateError(
-            f"{where}: the committed offset has no metadata of areba ({text!r}): the group was reset. {HINT_RECOMMIT}",
-            ErrorCode.OFFSETS_RESET,
-        ) from None
-
-
-def committed_target(
-    inputs: tuple[TopicPartition, TopicPartition],
-    committed: Mapping[TopicPartition, Committed | None],
-    topic_ids: tuple[str, str] = UNKNOWN.topic_ids,
-) -> RestoreTarget | None:
-    """Return what the group committed for a task, or None for a task that never committed.
-
-    Args:
-        inputs: The task's partitions of examples and labels.
-        committed: The committed offsets of the group.
-        topic_ids: The ids that the input topics have now; empty ids are not compared.
-
-    Raises:
-        StateError: The offsets of the two partitions contradict each other, or an input topic was deleted and created
-            again.
-    """
-    examples, labels = (committed.get(partition) for partition in inputs)
-    where = f"task {inputs[0].partition}"
-    if examples is None and labels is None:
-        return None
-    for known in (examples, labels):  # Kafka deletes the offsets of the topic that was deleted, and keeps the others
-        if known is not None:
-            check_topic_ids(inputs, parse_metadata(known.metadata, where).topic_ids, topic_ids)
-    if examples is None or labels is None or examples.metadata != labels.metadata:
-        raise StateError(
-            f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together. "
-            f"{HINT_RECOMMIT}",
-            ErrorCode.OFFSETS_RESET,
-        )
-    return parse_metadata(examples.metadata, where)
 
 
 def check_topic_ids(
@@ -173,20 +104,12 @@ def check_topic_ids(
         raise StateError(f"task {inputs[0].partition}: {problem}", ErrorCode.INPUTS_REPLACED)
 
 
-def offsets_lost(recorded: int) -> StateError:
-    """Return the error of a task whose progress has this commit record, while the group has no offsets."""
+def progress_lost(number: int, found: str) -> StateError:
+    """Return the error of a task whose progress lacks records that were there."""
     return StateError(
-        f"sequence {recorded} is recorded, but the group has no committed offsets: they were deleted or have expired. "
-        f"{HINT_RECOMMIT}",
-        ErrorCode.OFFSETS_LOST,
-    )
-
-
-def offsets_reset(recorded: int, committed: int) -> StateError:
-    """Return the error of a task whose committed offsets name an older commit record than its last one."""
-    return StateError(
-        f"sequence {recorded} is recorded, {committed} is committed: the group's offsets were reset. {HINT_RECOMMIT}",
-        ErrorCode.OFFSETS_RESET,
+        f"progress[{number}]: records that were there are gone, as after the topic was deleted ({found}). Another "
+        "application.id starts from the beginning; `areba state import` gives it the models that you saved",
+        ErrorCode.PROGRESS_LOST,
     )
 
 

@@ -6,14 +6,13 @@ of committed records wait at such a transaction forever. The next transaction of
 partition ends the hanging records together with its own records: it commits or aborts both.
 
 So a hanging transaction must be ended by a transaction that aborts: a sweep. A sweep ends all hanging records of its
-transactional id, in the partitions that it writes to and among the group's offsets. The first transaction of a process
-is a sweep, and so is the first transaction for each task that the process is given. The latter sweep leaves the
-transactional id in the progress of the task, where readers of uncommitted records find it. A task is restored only once
-everything that was open in its partitions has ended. What stays open for longer than a transaction may last is swept by
-the owner of the task, under its own transactional id and under those that progress names, unless a member of the group
-uses them. The new owner of a task does not wait so long for a process that has left the group: it has the coordinator
-abort the open transaction of that process at once. `settle` then decides which of the ended transactions had been
-committed.
+transactional id in the partitions that it writes to. The first transaction of a process is a sweep, and so is the first
+transaction for each task that the process is given. The latter sweep leaves the transactional id in the progress of the
+task, where readers of uncommitted records find it. A task is restored only once everything that was open in its
+partitions has ended. What stays open for longer than a transaction may last is swept by the owner of the task, under
+its own transactional id and under those that progress names, unless a member of the group uses them. The new owner of a
+task does not wait so long for a process that has left the group: it has the coordinator abort the open transaction of
+that process at once. `settle` then decides which of the ended transactions had been committed.
 """
 
 import logging
@@ -22,7 +21,8 @@ from contextlib import closing
 from typing import NamedTuple
 
 from stream_app import events
-from stream_app.backends.base import Clock, Cluster, Committed, TopicPartition, Transaction
+from stream_app.backends.base import Clock, Cluster, Ends, TopicPartition, Transaction
+from stream_app.backends.questions import Question
 from stream_app.errors import (
     FencedError,
     TransactionAbortedError,
@@ -78,7 +78,11 @@ class OpenTransactions:
         self._cluster = cluster
         self._clock = clock
         self._waiting: dict[TopicPartition, _Open | None] = {}
-        self._looked_s = -LOOK_INTERVAL_S
+        self._question: Question[Cluster, Mapping[TopicPartition, Ends]] | None = None
+        self._asked_s = -LOOK_INTERVAL_S
+        self._checked_s = -LOOK_INTERVAL_S  # when it asked the last question that has an answer
+        self._ends: dict[TopicPartition, int] = {}  # of partitions that have become readable
+        self._pause_s: float | None = None  # before the next check, if shorter than the interval
 
     @property
     def places(self) -> Sequence[TopicPartition]:
@@ -91,12 +95,13 @@ class OpenTransactions:
 
     def held(self, seconds: float) -> Sequence[TopicPartition]:
         """Return the partitions that could be read no further for at least this long, as of the last check."""
-        before_s = self._looked_s - seconds
+        before_s = self._checked_s - seconds
         return [place for place, known in self._waiting.items() if known is not None and known.since_s <= before_s]
 
     def add(self, places: Iterable[TopicPartition]) -> None:
         """Wait for the end of everything that is open in these partitions at the next check."""
         self._waiting.update(dict.fromkeys(places))
+        self._question = None  # its answer may be older than what is open now
         self.hurry()
 
     def wrote(self, place: TopicPartition, end: int) -> None:
@@ -107,7 +112,7 @@ class OpenTransactions:
 
     def hurry(self) -> None:
         """Let the next check take place at once."""
-        self._looked_s = self._clock.monotonic_s() - LOOK_INTERVAL_S
+        self._pause_s = 0.0
 
     def is_readable(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Say whether everything below these offsets could be read at the last check."""
@@ -121,13 +126,18 @@ class OpenTransactions:
         """Return the ends of what was written to partitions of this number and could not be read at the last check."""
         return {place: known.end for place, known in self._waiting.items() if known and place.partition == number}
 
+    def end(self, place: TopicPartition) -> int:
+        """Return the end of a partition when it had become readable."""
+        return self._ends[place]
+
     def forget(self, number: int) -> None:
         """Stop waiting for the partitions of this number."""
         for place in [place for place in self._waiting if place.partition == number]:
             del self._waiting[place]
+        self._question = None  # its answer may be about a topic that was deleted
 
     def look(self, interval_s: float = LOOK_INTERVAL_S) -> Sequence[TopicPartition]:
-        """Check which partitions are readable now, and stop waiting for them.
+        """Check which partitions are readable now, and stop waiting for them; return without waiting for a broker.
 
         Args:
             interval_s: The shortest time between two checks; an earlier call does nothing.
@@ -136,51 +146,45 @@ class OpenTransactions:
             The partitions in which a transaction hangs, each of them once in `HANGS_AFTER_S`.
 
         Raises:
-            UnknownOutcomeError: No broker answers.
+            TopicError: The broker refuses.
         """
-        now = self._clock.monotonic_s()
-        if not self._waiting or now - self._looked_s < interval_s:
+        now_s = self._clock.monotonic_s()
+        if self._question is None:
+            if not self._waiting or now_s - self._asked_s < (interval_s if self._pause_s is None else self._pause_s):
+                return ()
+            self._asked_s, places = now_s, self.places
+            self._pause_s = FIRST_LOOK_S if None in self._waiting.values() else None
+            self._question = Question(self._cluster, lambda cluster: cluster.ends(places))
+        found = self._question.answer()
+        if found is None:
             return ()
-        is_first = any(known is None for known in self._waiting.values())
-        self._looked_s = now - interval_s + FIRST_LOOK_S if is_first else now
-        hanging = []
-        for place, (stable, high) in self._cluster.ends(self.places).items():
+        self._question = None
+        self._checked_s, hanging = self._asked_s, []
+        for place, (stable, high) in found.items():
             known = self._waiting[place]
             if stable >= (known.end if known else high):
                 del self._waiting[place]
+                self._ends[place] = high
             elif known is None or stable > known.stable:
-                self._waiting[place] = _Open(known.end if known else high, stable, now)
-            elif now - known.since_s > HANGS_AFTER_S:
+                self._waiting[place] = _Open(known.end if known else high, stable, now_s)
+            elif self._checked_s - known.since_s > HANGS_AFTER_S:
                 hanging.append(place)
-                self._waiting[place] = known._replace(since_s=now)
+                self._waiting[place] = known._replace(since_s=now_s)
         return hanging
 
 
-class GroupOffset(NamedTuple):
-    """An offset that is never committed.
-
-    Attributes:
-        place: A partition of which the group has no offset.
-        group: The group's metadata, from `Source.group_metadata`.
-    """
-
-    place: TopicPartition
-    group: object
+def open_places(cluster: Cluster, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+    """Return those of the partitions in which a transaction is open; wait for the answer, as a tool or a start may."""
+    return [place for place, (stable, high) in cluster.ends(places).items() if stable < high]
 
 
-def sweep(
-    transaction: Transaction,
-    transactional_id: str,
-    places: Iterable[TopicPartition],
-    mark: GroupOffset | None = None,
-) -> bool:
+def sweep(transaction: Transaction, transactional_id: str, places: Iterable[TopicPartition]) -> bool:
     """End the hanging records of a transactional id in these partitions, by aborting another transaction of that id.
 
     Args:
         transaction: A producer of this id, without an open transaction.
         transactional_id: The id; it is the value of each record.
         places: The partitions; each gets one record, which is aborted.
-        mark: If given, hanging offsets of this id in the group are ended, too.
 
     Returns:
         Whether every partition got its record.
@@ -196,8 +200,6 @@ def sweep(
         for place in places:
             transaction.produce(place, record)
         transaction.flush()
-        if mark is not None:
-            transaction.send_offsets({mark.place: Committed(0, "")}, mark.group)
         transaction.abort()
     except TransactionAbortedError as error:
         LOGGER.debug("a sweep was aborted before it was complete: %s", error)
@@ -263,10 +265,7 @@ def end_open(transactional_id: str, open_transaction: Callable[[str], Transactio
 
 
 def take_over(
-    transactional_id: str,
-    open_transaction: Callable[[str], Transaction],
-    places: Sequence[TopicPartition],
-    mark: GroupOffset,
+    transactional_id: str, open_transaction: Callable[[str], Transaction], places: Sequence[TopicPartition]
 ) -> bool:
     """End the hanging records of this id, whose process is gone; return whether that was done.
 
@@ -276,7 +275,7 @@ def take_over(
     transaction = open_transaction(transactional_id)
     try:
         transaction.initialise()
-        return sweep(transaction, transactional_id, places, mark)
+        return sweep(transaction, transactional_id, places)
     except (FencedError, UnknownOutcomeError) as problem:
         events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
         return False

@@ -4,25 +4,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from stream_app import __version__
-from stream_app.backends.base import Clock, LogReader, TopicPartition
+from stream_app.backends.base import Clock, TopicPartition
 from stream_app.config import changes
 from stream_app.errors import ConfigurationError
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.transaction_bounds import Room
-from stream_app.record_columns import OutputRecords
-from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, Reason, Side
-from stream_app.recovery.commit_point import Anchor, CommitPoint, progress_record
-from stream_app.recovery.restore_request import Logs, RestoredState, RestoreRequest, Unrecorded
+from stream_app.record_columns import OutputRecords, RawRecords
+from stream_app.records import ADOPT, CONFIGURATION, SNAPSHOT, STOP, Act, Commit, Reason, Side
+from stream_app.recovery.commit_point import Anchor, CommitPoint
+from stream_app.recovery.restore_request import RestoredState, RestoreRequest, Unrecorded
 from stream_app.serialization.wire_format import new_schema_ids
+from stream_app.snapshot.format import snapshots_text
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
-
-RESUME_RECORDS_PER_POLL = 1_000
-"""Records of progress have a few hundred bytes: a poll of this many takes well under a second."""
+from stream_app.snapshot.stops import Stop, stopped_text
 
 
 class BatchCounts(NamedTuple):
@@ -56,7 +56,7 @@ class ProcessedBatch:
     @property
     def counts(self) -> BatchCounts:
         """The numbers of its records."""
-        examples, labels = map(len, self.outputs.unreadable)
+        examples, labels = map(len, self.outputs.judged)
         return BatchCounts((examples, labels), {topic: len(rows) for topic, rows in self.outputs.topics.items()})
 
     @property
@@ -70,18 +70,15 @@ class ComputedBatch(NamedTuple):
 
     Attributes:
         outputs: The records that it publishes.
-        ends: The input offsets (examples, labels) after it; None for an input of which it has no record.
+        inputs: Its records of examples and labels.
+        ends: The positions of the inputs after it; -1: nothing was fetched.
         seconds: How long it took.
     """
 
     outputs: Outputs
-    ends: tuple[int | None, int | None]
+    inputs: tuple[RawRecords, RawRecords]
+    ends: tuple[int, int]
     seconds: float
-
-    def ends_after(self, starts: tuple[int, int]) -> tuple[int, int]:
-        """Return the input offsets after it, if it begins at these offsets."""
-        examples, labels = self.ends
-        return starts[0] if examples is None else examples, starts[1] if labels is None else labels
 
 
 class _PendingAct(NamedTuple):
@@ -90,63 +87,49 @@ class _PendingAct(NamedTuple):
 
 
 class LiveTask:
-    """A task whose state is what its last owner committed. Unless the breaker stopped it, it takes new records.
+    """A task whose state is what its last owner committed, and which takes new records.
 
     Args:
         request: The task, its settings and its identity.
         state: The restored state.
-        logs: The task's own topics.
         clock: A monotonic clock, to measure the cost of processing.
         unrecorded: What is to be recorded before new records are taken.
+
+    Attributes:
+        task: The models and joins.
+        position: Where that state is in inputs, progress and outputs.
+        snapshots: Says when a snapshot is due, and writes it.
+        unnamed_ends: What must be readable before the newest snapshot is named; None where no snapshot waits for its
+            name.
     """
 
-    def __init__(
-        self, request: RestoreRequest, state: RestoredState, logs: Logs, clock: Clock, unrecorded: Unrecorded
-    ) -> None:
+    def __init__(self, request: RestoreRequest, state: RestoredState, clock: Clock, unrecorded: Unrecorded) -> None:
         self.task = state.task
         self.position = state.position
         self.unnamed_ends: Mapping[TopicPartition, int] | None = None
         self._request = request
         self._waiting = state.waiting
         self._breaker = state.breaker
-        self._snapshots = state.snapshots
-        self._logs = logs
+        self.snapshots = state.snapshots
         self._clock = clock
         self._unrecorded = unrecorded
         self._foreign = unrecorded.foreign
         self._pending_acts = [_PendingAct(CONFIGURATION, request.settings.to_json())] if unrecorded.is_new else []
         self._is_ahead = False  # a batch is computed and not sealed
-        self._resumes: LogReader | None = None  # open while the breaker has stopped the task
-
-    @property
-    def is_tripped(self) -> bool:
-        """Whether the breaker stopped the task."""
-        return self.position.tripped is not None
 
     @property
     def needed_progress(self) -> int | None:
         """The first offset of progress that a restore may need; None where it is not known."""
-        return min((snapshot.progress_offset for snapshot in self._snapshots.named), default=None)
+        return min((snapshot.progress_offset for snapshot in self.snapshots.named), default=None)
 
     @property
     def allocated_bytes(self) -> int:
         """The approximate size of the state and of a snapshot that is being written."""
-        return self.task.allocated_bytes + self._snapshots.allocated_bytes
-
-    @property
-    def unsaved_work_s(self) -> float:
-        """The processing time since the newest snapshot was taken."""
-        return self._snapshots.worked_s
+        return self.task.allocated_bytes + self.snapshots.allocated_bytes
 
     def model_digest(self) -> str:
         """Return the SHA-256, in hexadecimal, of the state of all models of this task."""
         return sha256(repr(sorted(self.task.model_digests().items())).encode()).hexdigest()
-
-    def close(self) -> None:
-        """Release the reader."""
-        if self._resumes is not None:
-            self._resumes.close()
-            self._resumes = None
 
     # Starting ---------------------------------------------------------------------------------------------------------
 
@@ -159,7 +142,6 @@ class LiveTask:
         Raises:
             ConfigurationError: It differs from the recorded one in a way that a task with state cannot take over.
         """
-        self.close()
         lines: tuple[str, ...] = ()
         if not any(act.kind == CONFIGURATION for act in self._pending_acts):
             settings, recorded = self._request.settings.with_schema_ids(self.task.settings.schema_ids), self._unrecorded
@@ -178,36 +160,21 @@ class LiveTask:
             self._foreign = {}
         return lines
 
-    def look_for_resume(self) -> bool:
-        """Read what was written to progress since the breaker stopped the task; start again if an operator resumed it.
-
-        Returns:
-            Whether the task was resumed.
-
-        Raises:
-            StateError: Progress holds something that is not a record of progress.
-            ConfigurationError: As `start`.
-        """
-        if self._resumes is None:
-            self._resumes = self._logs.progress()
-            self._resumes.seek(self.position.anchor.progress_offset)
-        fetched = self._resumes.poll(RESUME_RECORDS_PER_POLL, 0.0)
-        if fetched is None:
-            return False
-        point, anchor = self.position.point, self.position.anchor
-        for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-            record = progress_record(value, f"progress[{self._request.number}] offset {offset}")
-            if not isinstance(record, Act) or record.kind != RESUME:
-                continue
-            if anchor.sequence < record.sequence <= point.sequence + 1:
-                self._breaker.reset()
-                self.position.tripped = None
-                self.position.point = CommitPoint(max(record.sequence, point.sequence), point.digest)
-                self.start()
-                return True
-        return False
-
     # Batches ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _positions(self) -> tuple[int, int]:
+        return self._waiting[0].position, self._waiting[1].position
+
+    @property
+    def has_passed_over(self) -> bool:
+        """Whether no record waits, but the inputs were read beyond the last commit: over markers and aborted records.
+
+        A batch without records takes note of that. Otherwise a restore, after retention has deleted everything, would
+        take them for records that nobody has processed. What a reset has left is closed by a record.
+        """
+        is_empty = not any(map(len, self._waiting)) and not self.task.reset_records
+        return is_empty and any(map(int.__gt__, self._positions, self.position.offsets))
 
     def compute(self, rows: tuple[int, int], room: Room, *, must: bool) -> ComputedBatch | None:
         """Process the next records; the batch counts only once it is sealed and committed (`seal`, `advance`).
@@ -226,44 +193,51 @@ class LiveTask:
         if self._pending_acts and self.task.settings != self._request.settings:
             if not must:
                 return None  # an applied configuration must be recorded, and only a batch with `must` is certain
-            if self.task.apply_settings(self._request.settings):
-                self._snapshots.forget_older()
+            self.position.has_changed = True
+            self.task.apply_settings(self._request.settings)
         opened = self._open(rows, room, must=must)
         if opened is None:
             return None
         self._is_ahead = True
+        for stop in starmap(Stop, self._breaker.take_due().items()):
+            self._pending_acts.append(_PendingAct(STOP, stop.text))
+            self.task.apply(Act(0, STOP, __version__, stop.text))
         outputs = self.task.run(opened)
-        examples, labels = (int(side.offsets[-1]) + 1 if len(side) else None for side in opened.raw)
-        return ComputedBatch(outputs, (examples, labels), self._clock.monotonic_s() - start_s)
+        return ComputedBatch(outputs, opened.raw, self._positions, self._clock.monotonic_s() - start_s)
 
     def seal(self, computed: ComputedBatch) -> ProcessedBatch:
         """Return a computed batch with its commit record, which continues the batch that was committed last."""
         self._is_ahead = False
         position, outputs = self.position, computed.outputs
-        ends = computed.ends_after(position.offsets)
-        ranges = (position.offsets[0], ends[0], position.offsets[1], ends[1])
+        starts = position.offsets
+        ends = max(starts[0], computed.ends[0]), max(starts[1], computed.ends[1])
+        ranges = (starts[0], ends[0], starts[1], ends[1])
         acts = self._acts()
-        self._snapshots.worked(computed.seconds)
-        tripped = self._breaker.count(outputs.unreadable)
+        self.snapshots.worked(computed.seconds, computed.inputs, self._clock.monotonic_s())
+        if outputs.erased:
+            self.snapshots.purge()
+        self._breaker.count(outputs.judged, outputs.stream_names)
         examples_id, labels_id = self._request.identity.topic_ids
         commit = Commit(
             position.point.sequence + len(acts) + 1,
             *ranges,
             digest=chain_digest(position.point.digest, ranges, outputs),
             records=outputs.records,
-            tripped=tripped,
             transactional_id=self._request.writer.transactional_id,
             rules=RULES,
             partitions=self._request.identity.partitions,
             examples_topic_id=examples_id,
             labels_topic_id=labels_id,
+            stopped_streams=len(outputs.stopped),
+            stopped=stopped_text(outputs.stopped),
             **self._windows(outputs),
         )
         return ProcessedBatch(outputs, acts, commit, ends)
 
-    def can_continue(self, batch: ProcessedBatch) -> bool:
-        """Say whether the next batch may be computed before this one is committed: nothing happens between the two."""
-        return not self._pending_acts and batch.commit.tripped is None and not self._snapshots.is_due()
+    @property
+    def can_continue(self) -> bool:
+        """Whether the next batch may be computed before the sealed one is committed: nothing happens between them."""
+        return not (self._pending_acts or self._breaker.due or self.snapshots.is_due())
 
     def _acts(self) -> tuple[Act, ...]:
         """Return the acts that the next batch records, cut into parts, with the next sequences."""
@@ -272,7 +246,18 @@ class LiveTask:
             in_force = self._in_force if kind == CONFIGURATION else ()
             sequence = self.position.point.sequence + 1 + len(acts)
             acts += in_parts(Act(sequence, kind, __version__, text, *in_force))
-        return acts
+        return (*acts, *self.snapshot_acts(len(acts)))
+
+    def snapshot_acts(self, after: int = 0) -> tuple[Act, ...]:
+        """Return the act that names a snapshot, if a snapshot is to be named, after this many other acts.
+
+        It is all that a transaction without a batch writes to progress.
+        """
+        snapshots = self.snapshots.unrecorded
+        if not snapshots:
+            return ()
+        sequence = self.position.point.sequence + 1 + after
+        return (Act(sequence, SNAPSHOT, __version__, snapshots_text(snapshots)),)
 
     def _windows(self, outputs: Outputs) -> dict[str, Any]:
         """Return where the records of a batch begin in each output partition, and their counts: fields of `Commit`."""
@@ -281,6 +266,7 @@ class LiveTask:
             name = topic.replace("-", "_")
             fields[f"{name}_start"] = self.position.output_ends[topic]
             fields[f"{name}_records"] = len(outputs.topics[topic])
+            fields[f"{name}_topic_id"] = self._request.identity.output_ids.get(topic, "")
         return fields
 
     def _open(self, rows: tuple[int, int], room: Room, *, must: bool) -> InputBatch | None:
@@ -289,7 +275,7 @@ class LiveTask:
         opened = self.task.open(*taken)
         is_known = self._knows_schemas(opened)
         fitting = self.task.fitting(opened, room) if is_known else (0, 0)
-        if must and is_known and not sum(fitting):
+        if must and is_known and any(rows) and not any(fitting):
             fitting = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
         if fitting == rows:
             return opened
@@ -320,7 +306,7 @@ class LiveTask:
     @property
     def writes_snapshot(self) -> bool:
         """Whether transactions without a batch are wanted, to write a snapshot or to name it."""
-        return not self.is_tripped and self._snapshots.is_busy
+        return self.snapshots.is_busy
 
     @property
     def is_saving(self) -> bool:
@@ -329,19 +315,12 @@ class LiveTask:
 
     def snapshot_records(self, room: int) -> OutputRecords:
         """Return the records that the next transaction has to write to the changelog, up to about `room` bytes."""
-        return self._snapshots.next_records(room)
+        return self.snapshots.next_records(room)
 
     @property
     def snapshot_offsets(self) -> list[int]:
         """The list into which the caller writes the offsets of these records."""
-        return self._snapshots.offsets
-
-    def metadata(self, batch: ProcessedBatch | None) -> str:
-        """Return the metadata of the offsets that the next transaction commits, with or without a batch."""
-        if batch is None and self.position.anchor.sequence < 0:
-            raise AssertionError("a transaction without a batch comes after a commit record")
-        point = batch.point if batch else self.position.anchor.point
-        return point.metadata(self._snapshots.snapshots, self._request.identity.topic_ids)
+        return self.snapshots.offsets
 
     def advance(
         self, batch: ProcessedBatch | None, progress_offsets: Sequence[int], written: Mapping[TopicPartition, int]
@@ -357,13 +336,14 @@ class LiveTask:
             The sequence of the snapshot that this transaction completed; None where it completed no snapshot.
         """
         if batch is not None:
-            if batch.acts:  # a batch that was computed meanwhile may have found a new schema id
+            if len(batch.acts) > len(self.snapshot_acts()):  # a batch that was computed meanwhile may have found an id
                 self._pending_acts.clear()
-            self.position.point = batch.point
-            self.position.offsets = batch.offsets
-            self.position.anchor = Anchor(*batch.point, batch.offsets, progress_offsets[-1])
-            self.position.tripped = batch.commit.tripped
-        complete = self._snapshots.committed()
+            self.position.move_to(Anchor(*batch.point, batch.offsets, progress_offsets[-1]))
+            self.snapshots.recorded(progress_offsets[0], self._clock.monotonic_s())
+        elif progress_offsets:
+            point = self.position.point
+            self.position.point = CommitPoint(point.sequence + len(progress_offsets), point.digest)
+        complete = self.snapshots.committed()
         if complete is not None:
             self.unnamed_ends = dict(written)
         return complete.sequence if complete else None
@@ -371,7 +351,7 @@ class LiveTask:
     def name_snapshot(self) -> None:
         """Let the next transaction name the newest snapshot, because all that it needs can be read."""
         self.unnamed_ends = None
-        self._snapshots.name()
+        self.snapshots.name()
 
     def begin_snapshot(self, *, ending: bool = False) -> int | None:
         """Take a snapshot if one is due; with `ending`, if there is anything to save.
@@ -380,9 +360,9 @@ class LiveTask:
             The bytes that will be written; None where no snapshot was taken.
         """
         position = self.position
-        is_at_anchor = position.anchor.sequence >= 0 and position.point == position.anchor.point
-        if self.is_tripped or not is_at_anchor or not self._snapshots.is_due(ending=ending):
+        is_at_anchor = position.anchor.progress_offset >= 0 and not position.has_changed
+        if not is_at_anchor or not self.snapshots.is_due(ending=ending):
             return None
         if self._is_ahead:
             raise AssertionError("a snapshot holds the state after a commit record, and a batch is computed already")
-        return self._snapshots.begin(self.task, position.anchor, self._breaker.counts, self._clock.monotonic_s)
+        return self.snapshots.begin(self.task, position.anchor, self._breaker.counts, self._clock.monotonic_s)

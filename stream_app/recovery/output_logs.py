@@ -16,6 +16,7 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import REPAIR, Act, Commit, Header, Longs
 from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.snapshot.identity import output_id
 
 POLL_RECORDS = 1_000
 """Records of one poll: some milliseconds of work."""
@@ -30,17 +31,19 @@ class OutputLogs:
 
     Attributes:
         places: The task's partition of each output topic, and of "progress".
-        ends: Returns the ends of these partitions.
-        low: Returns the first offset of the task's partition of an output topic.
+        ends: Asks for the ends of these partitions, in steps, each of which yields False.
+        low: Asks for the first offset of the task's partition of an output topic, in the same way.
         reader: Opens a reader of the task's partition of an output topic.
         uncommitted: Opens a reader of progress that gives records of aborted transactions, too.
+        topic_ids: The ids that the output topics have now; those that are not known are absent.
     """
 
     places: Mapping[str, TopicPartition]
-    ends: Callable[[], Mapping[str, Ends]]
-    low: Callable[[str], int]
+    ends: Callable[[], Generator[bool, None, Mapping[str, Ends]]]
+    low: Callable[[str], Generator[bool, None, int]]
     reader: Callable[[str], LogReader]
     uncommitted: Callable[[], LogReader]
+    topic_ids: Mapping[str, str]
 
 
 class Window(NamedTuple):
@@ -50,37 +53,67 @@ class Window(NamedTuple):
     records: int
 
 
-def windows_of(record: Commit | Act) -> Mapping[str, Window]:
-    """Return what a transaction wrote, by output topic.
+def windows_of(record: Commit | Act, topic_ids: Mapping[str, str]) -> Mapping[str, Window]:
+    """Return what a transaction wrote, by output topic, to the topics that exist now.
 
-    The result is empty for an act that publishes nothing, and for a commit record of version 1, which has no offsets.
+    The result is empty for an act that publishes nothing.
+
+    Args:
+        record: The record of progress.
+        topic_ids: The ids that the output topics have now. What was written to a topic with another id was deleted
+            with that topic.
 
     Raises:
         StateError: The text of an act `repair` cannot be read.
     """
     if isinstance(record, Act):
-        return {topic: window for topic, (window, _) in republished(record).items()}
-    if record.predictions_start < 0:
-        return {}
+        written = {topic: (one.window, one.topic_id) for topic, one in republished(record).items()}
+    else:
+        written = {
+            topic: (
+                Window(getattr(record, f"{name}_start"), getattr(record, f"{name}_records")),
+                getattr(record, f"{name}_topic_id"),
+            )
+            for topic in OUTPUT_TOPICS
+            for name in [topic.replace("-", "_")]
+        }
     return {
-        topic: Window(getattr(record, f"{name}_start"), getattr(record, f"{name}_records"))
-        for topic in OUTPUT_TOPICS
-        for name in [topic.replace("-", "_")]
+        topic: window for topic, (window, known) in written.items() if not known or topic_ids.get(topic, known) == known
     }
 
 
-def repair_text(windows: Mapping[str, Window], commits: Mapping[str, frozenset[int]]) -> str:
+def deleted_outputs(commit: Commit, topic_ids: Mapping[str, str]) -> Sequence[str]:
+    """Return the output topics to which a commit wrote, and that were deleted and created again since."""
+    return [topic for topic, now in topic_ids.items() if output_id(commit, topic) not in ("", now)]
+
+
+class Republished(NamedTuple):
+    """What an act `repair` published to one output topic: its window, the topic's id, and the commits' sequences."""
+
+    window: Window
+    topic_id: str
+    commits: frozenset[int]
+
+
+def repair_text(
+    windows: Mapping[str, Window], commits: Mapping[str, frozenset[int]], topic_ids: Mapping[str, str]
+) -> str:
     """Return the text of an act `repair`: by output topic, where its records begin, their count, and their commits."""
     return json.dumps(
         {
-            topic: {"start": window.start, "records": window.records, "commits": sorted(commits[topic])}
+            topic: {
+                "start": window.start,
+                "records": window.records,
+                "commits": sorted(commits[topic]),
+                "topic_id": topic_ids.get(topic, ""),
+            }
             for topic, window in windows.items()
         }
     )
 
 
-def republished(act: Act) -> Mapping[str, tuple[Window, frozenset[int]]]:
-    """Return what an act `repair` published, by output topic: its window, and the sequences of the commits.
+def republished(act: Act) -> Mapping[str, Republished]:
+    """Return what an act `repair` published, by output topic.
 
     Raises:
         StateError: The text of the act cannot be read.
@@ -90,7 +123,11 @@ def republished(act: Act) -> Mapping[str, tuple[Window, frozenset[int]]]:
     try:
         plain: Mapping[str, Any] = json.loads(act.text)
         return {
-            topic: (Window(int(one["start"]), int(one["records"])), frozenset(map(int, one["commits"])))
+            topic: Republished(
+                Window(int(one["start"]), int(one["records"])),
+                str(one["topic_id"]),
+                frozenset(map(int, one["commits"])),
+            )
             for topic, one in plain.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -149,17 +186,33 @@ class OutputPartition:
         place = filled.pop()
         begin = known[place].start if known else (0 if is_first else self._end)
         room = self._end - begin - sum(window.records for window in known[max(place, 0) :])
-        can_be_lost = place >= anchored and bool(known) and bool(known[place].records)
-        is_settled = not can_be_lost and (room <= 2 * MARKER_OFFSETS if known else not room)
-        if not tried and is_settled:
-            return
-        self._low = self._logs.low(self._topic)
+        has_records = bool(known) and bool(known[place].records)
+        if not tried and not (place >= anchored and has_records):
+            marker = MARKER_OFFSETS if has_records else 0
+            if room == marker or (known and room == marker + MARKER_OFFSETS and (yield from self._is_marker(begin))):
+                return  # nobody else wrote there
+        self._low = yield from self._logs.low(self._topic)
         self._from = min([begin, *(window.start for window in tried[:1])])
         yield from self._load(self._from, self._end, sum(window.records for window in (*known, *tried)))
         while place >= anchored and filled and not self.count(known[place].start, None):
             stop, place = self._from, filled.pop()
             self._from = known[place].start
             yield from self._load(self._from, stop, known[place].records)
+
+    def _is_marker(self, offset: int) -> Generator[bool, None, bool]:
+        """Say whether no record has this offset, so that a marker has it."""
+        first: list[int] = []
+
+        def take(found: int, *_: object) -> bool:
+            first.append(found)
+            return False
+
+        reader = self._logs.reader(self._topic)
+        try:
+            yield from read_rows(reader, offset, self._end, take)
+        finally:
+            reader.close()
+        return first != [offset]
 
     def _load(self, start: int, stop: int, expected: int) -> Generator[bool, None, None]:
         found: list[int] = []
@@ -197,7 +250,7 @@ class OutputPartition:
         for record, window, stop in self._windows(records):
             readable = self._readable(window, stop)
             if readable and isinstance(record, Act):
-                outstanding -= republished(record)[self._topic][1]
+                outstanding -= republished(record)[self._topic].commits
             elif readable < window.records and readable and record.sequence > adopted:
                 raise StateError(
                     f"{self._topic}: only {readable} of the {window.records} records of sequence {record.sequence}, "
@@ -229,6 +282,7 @@ class OutputPartition:
 
     def _windows(self, records: Sequence[Commit | Act]) -> Iterable[tuple[Commit | Act, Window, int | None]]:
         """Yield what each of these records wrote to this partition, and where the next window begins."""
-        all_ = [(record, windows[self._topic]) for record in records if self._topic in (windows := windows_of(record))]
+        written = ((record, windows_of(record, self._logs.topic_ids)) for record in records)
+        all_ = [(record, windows[self._topic]) for record, windows in written if self._topic in windows]
         for number, (record, window) in enumerate(all_):
             yield record, window, all_[number + 1][1].start if number + 1 < len(all_) else None

@@ -10,20 +10,20 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeAlias
 
-from stream_app.errors import ErrorCode, ForeignRecordsError, StateError
+from stream_app.errors import ErrorCode, ForeignRecordsError, OffsetGoneError, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import CONFIGURATION, REPAIR, RESUME, SKIP, Act, Commit
+from stream_app.records import CONFIGURATION, REPAIR, SKIP, Act, Commit
 from stream_app.recovery.commit_point import (
     Anchor,
-    CommitPoint,
     Position,
     check_topic_ids,
-    offsets_lost,
-    offsets_reset,
+    progress_lost,
     progress_record,
 )
+from stream_app.recovery.output_logs import deleted_outputs
 from stream_app.recovery.restore_request import Logs, RestoreReport, RestoreRequest
-from stream_app.recovery.settle import MAX_UNNAMED_COMMITS, Recorded, Settled, settle
+from stream_app.recovery.settle import Recorded, Settled, settle
+from stream_app.snapshot.progress_order import ProgressOrder
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 
 PROGRESS_RECORDS_PER_POLL = 1000
@@ -42,18 +42,18 @@ class ProgressScript:
     """The records of progress that are still to be replayed, and the known facts about their end.
 
     Args:
-        request: The task and the target.
+        request: The task.
         logs: The task's own topics.
         position: The position of the loaded snapshot, or the first one. Reading moves it where it finds the commit
             record of the snapshot, or a gap that an operator accepted.
         report: Takes the goal, once it is known, and the damage.
         records: Takes the records that are to be replayed, in order.
+        has_unused_snapshot: Whether the changelog has a snapshot that was not loaded, so that something was committed.
 
     Attributes:
-        target: The point that the restore has to reach; None where nothing was ever committed. It comes after the point
-            that the committed offsets name, if the last transactions lost the markers of their offsets.
         settled: What became of the last transactions.
         newest: The rules and the number of partitions in the newest commit or configuration; zeros before the first.
+        first: The offset and the time of the first record that was read; None before it was read.
         is_whole: Whether nothing of the script is missing.
         is_replaying: Whether records of the script were replayed.
     """
@@ -65,10 +65,11 @@ class ProgressScript:
         position: Position,
         report: RestoreReport,
         records: Script,
+        has_unused_snapshot: bool,
     ) -> None:
-        self.target = request.point
         self.settled = Settled()
         self.newest = (0, 0)
+        self.first: tuple[int, int] | None = None
         self.is_whole = False
         self.is_replaying = False
         self._request = request
@@ -76,9 +77,9 @@ class ProgressScript:
         self._position = position
         self._report = report
         self._records = records
+        self._has_unused_snapshot = has_unused_snapshot
         self._recent: deque[Recorded] = deque(maxlen=SCRIPT_RECORDS)
-        self._read_to = report.loaded_sequence - 1 if report.loaded_sequence >= 0 else -1
-        self._unnamed_commits = 0
+        self._order = ProgressOrder(report.loaded_sequence - 1 if report.loaded_sequence >= 0 else -1)
         self._misfit: StateError | None = None
         self._reader = logs.progress()
         if position.anchor.progress_offset >= 0:
@@ -96,17 +97,21 @@ class ProgressScript:
         return len(self._records) < SCRIPT_RECORDS // 2 and not self.is_whole
 
     @property
+    def _read_to(self) -> int:
+        """The largest sequence that was read."""
+        return self._order.reached
+
+    @property
     def state(self) -> str:
         """How far progress was read; part of an error."""
-        named = self.target.sequence if self.target else "none"
-        return f"progress was read up to sequence {self._read_to}, the committed offsets name {named}"
+        return f"progress was read up to sequence {self._read_to}"
 
     @property
     def next_goal(self) -> str:
         """What the replay waits for; part of an error."""
         if self._records and isinstance(record := self._records[0].record, Commit):
             return f"the next range ends at {record.examples_end}/{record.labels_end}"
-        return f"progress was read up to sequence {self._read_to}"
+        return self.state
 
     def close(self) -> None:
         """Release the readers."""
@@ -117,7 +122,7 @@ class ProgressScript:
         """Read a poll of progress without waiting, and say whether there was news.
 
         Raises:
-            StateError: Progress contradicts itself, the committed offsets or the loaded snapshot.
+            StateError: Progress contradicts itself or the loaded snapshot.
             ForeignRecordsError: Another application writes to the output topics.
         """
         return next(self._steps, True)
@@ -133,22 +138,22 @@ class ProgressScript:
 
     def _read_all(self) -> Generator[bool, None, None]:
         """Read progress to its end and settle the last transactions; yield after each poll whether it had news."""
-        while not self.is_whole:
-            at_end = False
-            while not at_end:
+        at_end = False
+        while not at_end:
+            try:
                 fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
-                if fetched is not None:
-                    at_end = fetched.at_end
-                    for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-                        where = f"progress[{self._request.number}] offset {offset}"
-                        self._take(Recorded(progress_record(value, where), offset), where)
-                yield fetched is not None
-            settled = yield from self._settle()
-            self.is_whole = self._reaches_target(settled)
-            if self.is_whole:
-                self._take_settled(settled)
-            else:
-                yield False  # the record that the committed offsets name is not there yet: read on
+            except OffsetGoneError as error:
+                raise progress_lost(self._request.number, error.message) from error
+            if fetched is not None:
+                at_end = fetched.at_end
+                if self.first is None and len(fetched.records):
+                    self.first = int(fetched.records.offsets[0]), fetched.records.first_log_time_ms
+                for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
+                    where = f"progress[{self._request.number}] offset {offset}"
+                    self._take(Recorded(progress_record(value, where), offset), where)
+            yield fetched is not None
+        self._take_settled((yield from self._settle()))
+        self.is_whole = True
 
     # Records ----------------------------------------------------------------------------------------------------------
 
@@ -156,45 +161,38 @@ class ProgressScript:
         """Check the next record of progress, and add it to the script."""
         record, loaded_sequence = recorded.record, self._report.loaded_sequence
         if isinstance(record, Commit):
-            self._check_commit(record, where)
+            self._check_commit(record)
         if isinstance(record, Commit) or record.kind == CONFIGURATION:
             self.newest = (record.rules, record.partitions)
-        if isinstance(record, Act) and record.sequence <= self._read_to and self._is_late(recorded, record):
+        if not self._holds(record, where):
+            if isinstance(record, Act) and record.kind == REPAIR:
+                self._recent.append(recorded)  # its outputs count
             return
-        if record.sequence != self._read_to + 1:
-            raise self._missing_before(record.sequence).within(where)
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             raise StateError(f"{where}: the first record is not a configuration")
-        if self.target is not None and record.sequence >= self.target.sequence:
-            self._check_target(record, self.target, where)
-        self._read_to = record.sequence
         self._recent.append(recorded)
         if record.sequence == loaded_sequence:
             self._check_anchor(recorded, where)
             return
-        if isinstance(record, Act) and record.kind == SKIP:
+        if isinstance(record, Commit):
+            self._report.goal = record.examples_end, record.labels_end
+        elif record.kind == SKIP:
             self._leave_out(record, where)
         self._records.append(recorded)
 
-    def _check_commit(self, commit: Commit, where: str) -> None:
-        """Refuse a commit of input topics that were deleted since, and many commits without committed offsets."""
+    def _check_commit(self, commit: Commit) -> None:
+        """Refuse a commit of input topics that were deleted since."""
         request = self._request
         check_topic_ids(request.inputs, (commit.examples_topic_id, commit.labels_topic_id), request.identity.topic_ids)
-        if self.target is None:
-            self._unnamed_commits += 1
-            if self._unnamed_commits > MAX_UNNAMED_COMMITS:
-                raise offsets_lost(commit.sequence).within(where)
 
-    def _is_late(self, recorded: Recorded, act: Act) -> bool:
-        """Say whether an act came twice, or at the same time as another act: then both have one sequence.
-
-        A late `resume` still holds, and so do the outputs of a late `repair`.
-        """
-        if act.kind == REPAIR:
-            self._recent.append(recorded)
-        elif act.kind == RESUME and self._records and isinstance(self._records[-1].record, Act):
-            self._records.append(recorded)
-        return act.kind in (RESUME, SKIP, REPAIR)
+    def _holds(self, record: Commit | Act, where: str) -> bool:
+        """Say whether a record has an effect, and check that it follows the record before it."""
+        try:
+            if record.sequence > self._read_to + 1:
+                raise self._missing_before(record.sequence)
+            return self._order.take(record)
+        except StateError as problem:
+            raise problem.within(where) from problem
 
     def _missing_before(self, sequence: int) -> StateError:
         """Return why a record of this sequence cannot be the next record."""
@@ -210,32 +208,14 @@ class ProgressScript:
                 f"({'; '.join(self._report.damage)}). Use another application.id to start from the beginning"
             )
         else:
-            reason = (
-                ", because the committed offsets name no snapshot. `areba state recommit` looks for a snapshot; "
-                "another application.id starts from the beginning"
-            )
+            reason = ", and progress names no snapshot. Use another application.id to start from the beginning"
         return StateError(begin + reason, ErrorCode.SNAPSHOT_MISSING)
-
-    def _check_target(self, record: Commit | Act, target: CommitPoint, where: str) -> None:
-        """Check the record that the committed offsets name, and those after it, few of which may be commits."""
-        if record.sequence > target.sequence:
-            self._unnamed_commits += isinstance(record, Commit)
-            if self._unnamed_commits > MAX_UNNAMED_COMMITS or self._report.loaded_sequence > target.sequence:
-                raise offsets_reset(record.sequence, target.sequence).within(where)
-            return
-        found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
-        if found != wanted:
-            raise StateError(
-                f"{where}: sequence {record.sequence} has digest {found}, but the committed offsets name {wanted}",
-                ErrorCode.OFFSETS_RESET,
-            )
 
     def _check_anchor(self, recorded: Recorded, where: str) -> None:
         """Check the commit record after which the snapshot was taken."""
         record, position = recorded.record, self._position
         if not isinstance(record, Commit) or record.digest != position.point.digest:
             raise StateError(f"{where}: the snapshot was not taken after this record of sequence {record.sequence}")
-        position.tripped = record.tripped
         position.anchor = Anchor(record.sequence, record.digest, position.offsets, recorded.offset)
 
     def _leave_out(self, act: Act, where: str) -> None:
@@ -255,10 +235,8 @@ class ProgressScript:
         acts = [recorded for recorded in self._records if isinstance(recorded.record, Act)]
         self._records.clear()
         self._records.extend(acts)
-        self._position.tripped = None
         self._position.offsets = gap.end
-        if self.target is not None and act.sequence > self.target.sequence:
-            self._report.goal = gap.end
+        self._report.goal = gap.end
 
     # The end of progress ----------------------------------------------------------------------------------------------
 
@@ -277,23 +255,19 @@ class ProgressScript:
                 lambda value: progress_record(value, f"progress[{self._request.number}]"),
                 self._recent,
                 self._read_to,
-                (self.target.sequence, self.target.digest) if self.target else None,
                 is_anchored=is_anchored,
             )
         )
-
-    def _reaches_target(self, settled: Settled) -> bool:
-        """Say whether the record that the committed offsets name was found, among the readable or the lost records."""
-        last = next((one for one in reversed(settled.lost) if isinstance(one, Commit)), None)
-        reached = max(self._read_to, last.sequence if last else -1)
-        return self.target is None or reached >= self.target.sequence
 
     def _take_settled(self, settled: Settled) -> None:
         """Add the lost records, and let the restore reach the last transaction that was committed.
 
         Raises:
+            StateError: Progress is empty, and a snapshot shows that something was committed.
             ForeignRecordsError: Another application writes to the output topics.
         """
+        if self.first is None and not settled.lost and self._has_unused_snapshot:
+            raise progress_lost(self._request.number, "it is empty, and the changelog has a snapshot")
         if settled.foreign and self._logs.outputs is not None and not self._request.writer.adopts:
             topic, offset = next(iter(settled.foreign.items()))
             raise ForeignRecordsError(*self._logs.outputs.places[topic], offset)
@@ -301,14 +275,16 @@ class ProgressScript:
             settled = self._without_skipped(settled)
         self.settled = settled
         self._position.output_ends.update(settled.ends)
+        last = next((one.record for one in reversed(self._recent) if isinstance(one.record, Commit)), None)
+        for topic in deleted_outputs(last, self._request.identity.output_ids) if last is not None else ():
+            self._report.replaced.append(
+                f"{topic} was deleted and created again: its records up to sequence {self._read_to} are gone"
+            )
         for record in settled.lost:
-            self._read_to = record.sequence
+            self._order.take(record)
             self._records.append(Recorded(record, -1))
-        commits = (one.record for one in reversed(self._records) if isinstance(one.record, Commit))
-        newest = next(commits, None)
-        if newest is not None and (self.target is None or newest.sequence > self.target.sequence):
-            self.target = CommitPoint(newest.sequence, newest.digest)
-            self._report.goal = (newest.examples_end, newest.labels_end)
+            if isinstance(record, Commit):
+                self._report.goal = record.examples_end, record.labels_end
 
     def _without_skipped(self, settled: Settled) -> Settled:
         """Leave out the outputs of skipped commits: their inputs are gone, so they cannot be computed again."""

@@ -8,13 +8,14 @@ from stream_app import __version__
 from stream_app.backends.base import Clock, pair
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
-from stream_app.records import RESUME, SKIP, Act, Commit, Side
-from stream_app.recovery.commit_point import HINT_SKIP, Anchor, CommitPoint
+from stream_app.records import REPAIR, SKIP, SNAPSHOT, STOP, Act, Commit
+from stream_app.recovery.commit_point import Anchor, CommitPoint
 from stream_app.recovery.restore_request import RestoredState, RestoreReport, RestoreRequest
 from stream_app.recovery.settle import Recorded
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import read_gap
+from stream_app.snapshot.stops import read_stop
 
 if TYPE_CHECKING:
     from stream_app.record_columns import OutputRecords
@@ -51,7 +52,7 @@ class Replay:
     def fetched_to(self) -> str:
         """The input offsets up to which records were fetched; part of an error."""
         return "/".join(
-            str(max(records.last_offset + 1, offset))
+            str(max(records.fetched_to, offset))
             for records, offset in zip(self._state.waiting, self._position.offsets, strict=True)
         )
 
@@ -66,7 +67,7 @@ class Replay:
             Whether it was processed; False until its inputs have been fetched.
 
         Raises:
-            StateError: An input is gone, the digest differs, or this version cannot process the record.
+            StateError: The digest differs, or this version cannot process the record.
         """
         record, progress_offset = script[0]
         if isinstance(record, Act):
@@ -78,15 +79,15 @@ class Replay:
 
     def _replay_act(self, act: Act) -> None:
         position, state = self._position, self._state
-        if act.kind == RESUME:
-            state.breaker.reset()
-            position.tripped = None
         try:
             whole = self._whole_acts.add(act)
-            if whole is not None and state.task.apply(whole):
-                state.snapshots.forget_older()
+            if whole is not None and whole.kind == STOP:
+                state.breaker.forget(read_stop(whole.text).stream)
+            if whole is not None:
+                state.task.apply(whole)
         except StateError as problem:
             raise problem.within(f"progress[{self._number}] sequence {act.sequence}") from problem
+        position.has_changed |= act.kind not in (REPAIR, SNAPSHOT)
         self._engine = act.engine
         digest = read_gap(act.text).digest if act.kind == SKIP else position.point.digest
         position.point = CommitPoint(max(act.sequence, position.point.sequence), digest)
@@ -102,14 +103,18 @@ class Replay:
             raise StateError(
                 f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, but {pair(position.offsets)} are next"
             )
-        examples = self._rows_of_range(Side.EXAMPLES, *ranges[:2])
-        labels = self._rows_of_range(Side.LABELS, *ranges[2:])
+        examples, labels = (
+            0 if start == end else waiting.rows_below(end)
+            for waiting, start, end in zip(state.waiting, ranges[::2], ranges[1::2], strict=True)
+        )
         if examples is None or labels is None:
             return False
         start_s = self._clock.monotonic_s()
-        outputs = state.task.step(state.waiting[0].take(examples), state.waiting[1].take(labels))
+        inputs = state.waiting[0].take(examples), state.waiting[1].take(labels)
+        outputs = state.task.step(*inputs)
         digest = chain_digest(position.point.digest, ranges, outputs)
-        state.snapshots.worked(self._clock.monotonic_s() - start_s)
+        now_s = self._clock.monotonic_s()
+        state.snapshots.worked(now_s - start_s, inputs, now_s)
         if digest != commit.digest:
             raise StateError(
                 f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
@@ -120,23 +125,10 @@ class Replay:
         for topic, sequences in missing.items():
             if commit.sequence in sequences:
                 self.kept[topic].append(outputs.topics[topic])
-        position.point = CommitPoint(commit.sequence, digest)
-        position.offsets = (commit.examples_end, commit.labels_end)
-        position.anchor = Anchor(commit.sequence, digest, position.offsets, progress_offset)
-        position.tripped = commit.tripped
+        ends = commit.examples_end, commit.labels_end
+        position.move_to(Anchor(commit.sequence, digest, ends, progress_offset))
         self._report.replayed_records += examples + labels
-        state.breaker.count(outputs.unreadable)
+        if outputs.erased:
+            state.snapshots.purge()
+        state.breaker.count(outputs.judged, outputs.stream_names)
         return True
-
-    def _rows_of_range(self, side: Side, start: int, end: int) -> int | None:
-        """Return how many waiting records a range takes; None until the last of them has been fetched."""
-        if start == end:
-            return 0
-        try:
-            return self._state.waiting[side].rows_below(end)
-        except LookupError:
-            topic = self._inputs[side].topic
-            raise StateError(
-                f"{topic}[{self._number}] offset {end - 1} was deleted, but is needed to restore the task. {HINT_SKIP}",
-                ErrorCode.INPUTS_DELETED,
-            ) from None

@@ -1,10 +1,9 @@
-"""From committed offsets, snapshots and progress to a live task: a single path, no matter how the last owner ended.
+"""From snapshots and progress to a live task: a single path, no matter how the last owner ended.
 
-The committed offsets of a task carry, as their metadata, the sequence and the digest of the last commit record and the
-two newest snapshots. A restore loads the newest snapshot that is whole, reads progress from its commit record to that
-sequence, reads the inputs again along the recorded ranges, processes them without publishing anything, and compares the
-digest after every commit record. The result is the state that the last owner had when it committed. Without a snapshot,
-all of this begins at the first offset.
+Progress alone says how far a task is. Its acts `snapshot` name the snapshots that are whole. A restore loads the newest
+of them that can be read, reads progress from its commit record to the end, reads the inputs again along the recorded
+ranges, processes them without publishing anything, and compares the digest after every commit record. The result is the
+state that the last owner had when it committed. Without a snapshot, all of this begins at the first offset.
 
 `Restore.run` is that sequence. It never waits: it yields to its caller whenever nothing has come, and whenever the
 caller has something to do.
@@ -15,12 +14,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from stream_app import __version__
-from stream_app.backends.base import Clock, pair
+from stream_app.backends.base import Clock, TopicPartition, Watermarks
 from stream_app.config import TaskSettings
 from stream_app.errors import ErrorCode, StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
@@ -31,7 +30,12 @@ from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import WaitingRecords
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
-from stream_app.recovery.commit_point import HINT_RECOMMIT, Anchor, CommitPoint, RestoreTarget, first_position
+from stream_app.recovery.commit_point import (
+    HINT_SKIP,
+    Anchor,
+    CommitPoint,
+    first_position,
+)
 from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.output_logs import Window, repair_text
 from stream_app.recovery.progress_script import ProgressScript, Script
@@ -54,6 +58,10 @@ OPEN_TRANSACTION_S = 25.0
 seconds until the broker notices."""
 
 
+READS_SNAPSHOT = "a snapshot was being read"
+"""What a restore does while it is silent; part of an error."""
+
+
 class Pause(Enum):
     """Why a restore yields to its caller.
 
@@ -74,13 +82,13 @@ class Repair:
     Attributes:
         outputs: Records by output topic.
         progress: The records of progress that were lost, then the act `repair`.
-        metadata: The metadata of the offsets that the transaction commits.
     """
 
     outputs: Mapping[str, OutputRecords]
     progress: tuple[Commit | Act, ...]
-    metadata: str
 
+
+Found = TypeVar("Found")
 
 RestoreSteps: TypeAlias = Generator[Pause | Repair, Sequence[int] | None, LiveTask]
 
@@ -89,9 +97,9 @@ class Restore:
     """A restore of one task. `run` is the whole sequence; the attributes say how far it has come.
 
     Args:
-        request: The task and the target.
+        request: The task.
         logs: The task's own topics.
-        breaker: Counts unreadable records.
+        breaker: Decides which streams are stopped.
         clock: A monotonic clock, for the deadline and for the cost of processing.
         times: Bounds of the restore.
 
@@ -106,9 +114,9 @@ class Restore:
 
     def __init__(self, request: RestoreRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
         self.request = request
-        self.state = TaskState.LOADING if request.target else TaskState.READING
-        self.position = first_position(request.committed)
-        self.report = RestoreReport(request.committed)
+        self.state = TaskState.LOADING
+        self.position = first_position(request.first)
+        self.report = RestoreReport(request.first)
         self.waiting = (WaitingRecords(), WaitingRecords())
         self.script = Script()
         self.deadline = Deadline(clock, times.deadline_s, request.number)
@@ -131,7 +139,7 @@ class Restore:
         if isinstance(head, Act):
             return False
         start, end = ((head.examples_start, head.examples_end), (head.labels_start, head.labels_end))[side]
-        return start < end and self.waiting[side].last_offset < end - 1
+        return start < end and self.waiting[side].fetched_to < end
 
     def run(self) -> RestoreSteps:
         """Restore the task.
@@ -141,27 +149,34 @@ class Restore:
             it sends back the offsets at which the records of progress were written.
 
         Returns:
-            The live task; `LiveTask.is_tripped` says whether the breaker stopped it.
+            The live task.
 
         Raises:
             StateError: The state cannot be restored, or nothing has come for too long.
             ForeignRecordsError: Another application writes to the output topics.
             ConfigurationError: The configuration changed in a way that a task with state cannot take over.
         """
-        loaded = (yield from self._load(self.request.target)) if self.request.target else Loaded()
-        snapshots = SnapshotWriter(self.request.number, self._times.snapshot_after_s, loaded)
+        loaded = yield from self._load()
+        snapshots = SnapshotWriter(self.request.number, self._times.snapshots, loaded)
         self._move_to(loaded)
         yield self._enter(TaskState.READING)
-        with closing(ProgressScript(self.request, self._logs, self.position, self.report, self.script)) as progress:
+        facts = (self.position, self.report, self.script, loaded.has_unused_snapshot)
+        with closing(ProgressScript(self.request, self._logs, *facts)) as progress:
             while not (progress.is_whole or progress.is_full):
                 yield self._worked() if progress.read_more() else self._silent(progress.state)
             progress.check_gap()
+            if progress.first is not None:
+                snapshots.recorded(progress.first[0], self._clock.monotonic_s(), progress.first[1])
 
             first = None if loaded.task else next(whole_acts(recorded.record for recorded in self.script), None)
             task = loaded.task or self._new_task(first)
             state = RestoredState(task, self.position, self.waiting, self._breaker, snapshots)
             self._state_bytes = lambda: task.allocated_bytes
-            self._enter(TaskState.REPLAYING)
+            yield self._enter(TaskState.REPLAYING)
+            if self._logs.input_ends is not None:
+                self._check_inputs(
+                    (yield from self._read(self._logs.input_ends(), "the ends of the inputs were asked for"))
+                )
             yield Pause.INPUTS
 
             engine = loaded.manifest.engine if loaded.manifest else "unknown"
@@ -176,44 +191,43 @@ class Restore:
                     yield self._worked()
                 elif self.script or not progress.is_whole:
                     yield self._silent(f"inputs were re-read up to {replay.fetched_to}, {progress.next_goal}")
-        self._check_goal(progress)
 
         is_new = loaded.task is None and first is None
         live = LiveTask(
             self.request,
             state,
-            self._logs,
             self._clock,
             Unrecorded(is_new, *progress.newest, progress.settled.foreign),
         )
-        if progress.settled.missing or progress.settled.lost or progress.target != self.request.point:
+        if progress.settled.missing or progress.settled.lost:
             self._enter(TaskState.REPAIRING)
-            repair = self._repair(progress, replay, live)
+            repair = self._repair(progress, replay)
             self._note_repaired(repair, (yield repair) or ())
-        if not live.is_tripped:  # a task that the breaker stopped starts once an operator resumes it
-            self.report.changes = live.start()
+        self.report.changes = live.start()
         return live
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
-    def _load(self, target: RestoreTarget) -> Generator[Pause, Sequence[int] | None, Loaded]:
-        """Load the newest snapshot that is whole."""
-        patient_until_s = self._clock.monotonic_s() + min(OPEN_TRANSACTION_S, self._times.deadline_s / 2)
+    def _load(self) -> Generator[Pause, Sequence[int] | None, Loaded]:
+        """Load the newest snapshot that is whole, of those that progress names."""
+        number = self.request.number
+        named = yield from self._read(self._logs.snapshots(), READS_SNAPSHOT)
+        until_s = self._clock.monotonic_s() + min(OPEN_TRANSACTION_S, self._times.deadline_s / 2)
         with closing(self._logs.changelog()) as reader:
             steps = load_snapshot(
-                reader,
-                target.snapshots,
-                self.request.number,
-                self.request.topics,
-                lambda: self._clock.monotonic_s() < patient_until_s,
+                reader, named, number, self.request.topics, lambda: self._clock.monotonic_s() < until_s
             )
-            while True:
-                try:
-                    has_news = next(steps)
-                except StopIteration as done:
-                    loaded: Loaded = done.value
-                    return loaded
-                yield self._worked() if has_news else self._silent("a snapshot was being read")
+            return (yield from self._read(steps, READS_SNAPSHOT))
+
+    def _read(self, steps: Generator[bool, None, Found], what: str) -> Generator[Pause, Sequence[int] | None, Found]:
+        """Read in steps that say whether they had news, and return what was found; `what` is part of an error."""
+        while True:
+            try:
+                has_news = next(steps)
+            except StopIteration as done:
+                found: Found = done.value
+                return found
+            yield self._worked() if has_news else self._silent(what)
 
     def _move_to(self, loaded: Loaded) -> None:
         """Begin at the commit record after which the loaded snapshot was taken."""
@@ -228,7 +242,8 @@ class Restore:
         position.point = position.anchor.point
         position.offsets = manifest.offsets
         self.report.loaded_sequence = manifest.sequence
-        self._breaker.load(manifest.unreadable)
+        self.report.goal = manifest.offsets  # until progress shows a later commit
+        self._breaker.load(manifest.malformed)
         self._state_bytes = lambda: task.allocated_bytes
 
     def _new_task(self, first: Commit | Act | None) -> Task:
@@ -245,16 +260,29 @@ class Restore:
             self.position.offsets = (begin.examples_start, begin.labels_start)
         return Task(self.request.number, settings, self.request.topics, secrets.token_bytes(HASH_KEY_BYTES))
 
-    def _check_goal(self, progress: ProgressScript) -> None:
-        """Refuse committed offsets that differ from the offsets of the last commit record."""
-        if progress.target is not None and self.position.offsets != self.report.goal:
-            raise StateError(
-                f"task {self.request.number}: progress ends at offsets {pair(self.position.offsets)}, but "
-                f"{pair(self.report.goal)} are committed: the group's offsets were changed. {HINT_RECOMMIT}",
-                ErrorCode.OFFSETS_RESET,
-            )
+    def _check_inputs(self, ends: Mapping[TopicPartition, Watermarks]) -> None:
+        """Refuse inputs that do not hold what the task needs.
 
-    def _repair(self, progress: ProgressScript, replay: Replay, live: LiveTask) -> Repair:
+        Raises:
+            StateError: Records that are needed were deleted, or an input ends before the last commit.
+        """
+        for partition, offset, goal in zip(self.request.inputs, self.position.offsets, self.report.goal, strict=True):
+            place = f"{partition.topic}[{partition.partition}]"
+            low, high = ends[partition]
+            if offset < low:
+                raise StateError(
+                    f"{place} starts at offset {low}, but offset {offset} is needed to restore the task; it was "
+                    f"deleted (retention). {HINT_SKIP}",
+                    ErrorCode.INPUTS_DELETED,
+                )
+            if goal > high:
+                raise StateError(
+                    f"{place} ends at offset {high}, but the task has read up to offset {goal}: this "
+                    "is another topic. Use another application.id to start from the beginning",
+                    ErrorCode.INPUTS_REPLACED,
+                )
+
+    def _repair(self, progress: ProgressScript, replay: Replay) -> Repair:
         """Return the committed records that nobody can read.
 
         Raises:
@@ -270,8 +298,9 @@ class Restore:
             )
         ends = self.position.output_ends
         windows = {topic: Window(ends[topic], len(records)) for topic, records in outputs.items()}
-        act = Act(self.position.point.sequence + 1, REPAIR, __version__, repair_text(windows, missing))
-        return Repair(outputs, (*progress.settled.lost, act), live.metadata(None))
+        text = repair_text(windows, missing, self.request.identity.output_ids)
+        act = Act(self.position.point.sequence + 1, REPAIR, __version__, text)
+        return Repair(outputs, (*progress.settled.lost, act))
 
     def _note_repaired(self, repair: Repair, progress_offsets: Sequence[int]) -> None:
         """Move the position to the act `repair`, whose transaction was committed."""

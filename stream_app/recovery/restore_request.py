@@ -1,18 +1,21 @@
 """The arguments of a restore (the task, its target, its topics, the time limits), and what it gives to a live task."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.backends.base import NO_REGISTRY, Clock, LogReader, SchemaNames, TopicPartition
+from stream_app.backends.base import Clock, LogReader, TopicPartition, Watermarks
+from stream_app.backends.schema_names import NO_REGISTRY, SchemaNames
 from stream_app.config import TaskSettings
+from stream_app.config.settings import WorkerSettings
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.task import Task
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import WaitingRecords
-from stream_app.recovery.commit_point import CommitPoint, Position, RestoreTarget
+from stream_app.recovery.commit_point import Position
 from stream_app.recovery.output_logs import OutputLogs
-from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.recovery.snapshot_writer import SnapshotTimes, SnapshotWriter
+from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.identity import UNKNOWN, Identity
 
 LONGEST_SILENCE_S = 5.0
@@ -23,14 +26,18 @@ class Logs(NamedTuple):
     """The task's own topics.
 
     Attributes:
+        snapshots: Finds the snapshots that progress names, newest first, in steps.
         progress: Opens a reader of progress at its first offset.
         changelog: Opens a reader of the changelog at its first offset.
         outputs: Access to the output partitions; None for a tool that rebuilds an old state and publishes nothing.
+        input_ends: Asks for the first offsets and the ends of the inputs, in steps; None for such a tool.
     """
 
+    snapshots: Callable[[], Generator[bool, None, tuple[Snapshot, ...]]]
     progress: Callable[[], LogReader]
     changelog: Callable[[], LogReader]
     outputs: OutputLogs | None
+    input_ends: Callable[[], Generator[bool, None, Mapping[TopicPartition, Watermarks]]] | None = None
 
 
 class Writer(NamedTuple):
@@ -46,26 +53,31 @@ class Writer(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Bounds of a task's restores, in seconds.
+    """Times of a task's restores and snapshots.
 
     Attributes:
         deadline_s: Silence after which a restore is given up.
-        snapshot_after_s: Seconds of processing after which a snapshot is taken, since a restore would repeat them.
+        snapshots: When the restored task takes snapshots.
     """
 
     deadline_s: float
-    snapshot_after_s: float
+    snapshots: SnapshotTimes
+
+    @classmethod
+    def of(cls, settings: WorkerSettings) -> "Times":
+        """Return the times that these settings give."""
+        idle_s = settings.snapshot_when_idle_ms / 1000
+        return cls(settings.restore_timeout_ms / 1000, SnapshotTimes(settings.snapshot_after_ms / 1000, idle_s))
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """A task, and the point up to which it is to be restored.
+    """A task that is to be restored up to the end of its progress.
 
     Attributes:
         inputs: The task's partitions of examples and labels.
         settings: The configuration in force; the restore itself runs under the recorded ones.
-        target: What the committed offsets name; None where nothing was ever committed.
-        committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
+        first: The first offsets of the inputs (examples, labels), where a new task begins.
         writer: The writer of the task's records.
         identity: The application as the broker knows it now; an unknown identity is not compared.
         schemas: Names the schemas of ids that the settings do not have.
@@ -73,8 +85,7 @@ class RestoreRequest:
 
     inputs: tuple[TopicPartition, TopicPartition]
     settings: TaskSettings
-    target: RestoreTarget | None
-    committed: tuple[int, int]
+    first: tuple[int, int]
     writer: Writer
     identity: Identity = UNKNOWN
     schemas: SchemaNames = NO_REGISTRY
@@ -89,11 +100,6 @@ class RestoreRequest:
         """The names of the input topics (examples, labels)."""
         return self.inputs[0].topic, self.inputs[1].topic
 
-    @property
-    def point(self) -> CommitPoint | None:
-        """The point that the committed offsets name; None where nothing was ever committed."""
-        return self.target.point if self.target else None
-
 
 @dataclass(slots=True)
 class RestoreReport:
@@ -104,6 +110,7 @@ class RestoreReport:
         loaded_sequence: Sequence of the snapshot that was loaded; -1 where no snapshot was loaded.
         replayed_records: Input records that were processed again.
         damage: What could not be read, and why.
+        replaced: A line for each output topic that was deleted and created again.
         changes: What the configuration in force changes, a line for each change.
     """
 
@@ -111,6 +118,7 @@ class RestoreReport:
     loaded_sequence: int = -1
     replayed_records: int = 0
     damage: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
     changes: tuple[str, ...] = ()
 
 
@@ -164,7 +172,7 @@ class RestoredState:
         task: The models and joins.
         position: Where that state is in inputs, progress and outputs.
         waiting: Fetched records of examples and of labels that are not processed yet.
-        breaker: Counts unreadable records.
+        breaker: Decides which streams are stopped.
         snapshots: Writes snapshots of the task.
     """
 

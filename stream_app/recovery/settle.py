@@ -4,9 +4,9 @@ Kafka 4.3 can leave out the marker of a partition that has no leader at the mome
 `hanging_transactions`). The records of a committed transaction then hang in that partition, and are aborted there
 before the task is restored. So the owner of a task asks, once nothing is open in its partitions:
 
-1. Which transactions were committed? A transaction was committed if any of its records or offsets can be read: its
-   progress record, the offsets that name it, or a record of its outputs. If nothing can be read, it was aborted. The
-   progress records of transactions that cannot be read are found by reading uncommitted records (`_attempts`).
+1. Which transactions were committed? A transaction counts as committed if any of its records can be read: its progress
+   record, or a record of its outputs. Otherwise nobody has seen it, and it counts as aborted. The progress records of
+   transactions that cannot be read are found by reading uncommitted records (`_attempts`).
 2. Which outputs of committed transactions cannot be read? Each commit record has the offset at which its outputs begin
    in each partition, and their count. No record after a hanging one is readable, so the missing outputs of a
    partition are those of the last commits there.
@@ -26,18 +26,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import ADOPT, REPAIR, RESET, RESUME, SEED, SKIP, Act, Commit
+from stream_app.records import ADOPT, REPAIR, RESET, SEED, SKIP, Act, Commit
 from stream_app.recovery.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, read_rows, windows_of
 
-BY_OPERATORS = frozenset({RESUME, RESET, SEED, SKIP})
+BY_OPERATORS = frozenset({RESET, SEED, SKIP})
 """Acts that commands write, one at a time; they belong to no transaction of a worker."""
 
 MARK_OFFSETS = 2
 """Offsets of the record with which an owner announces itself, and of its abort marker."""
-
-MAX_UNNAMED_COMMITS = 8
-"""The most commits in a row whose offsets can have lost their markers. If there are more, the
-group's offsets were reset."""
 
 SWEEP_KEY = b"sweep"
 """The key of records that are never committed (see `hanging_transactions`)."""
@@ -160,7 +156,6 @@ def settle(
     decode: Decoder,
     readable: Collection[Recorded],
     reached: int,
-    target: tuple[int, bytes] | None,
     *,
     is_anchored: bool,
 ) -> Generator[bool, None, Settled]:
@@ -171,7 +166,6 @@ def settle(
         decode: Decodes a value of the progress topic.
         readable: Records of progress that can be read, from the commit record of the loaded snapshot on.
         reached: Sequence of the last of these records; -1 where there is no record.
-        target: Sequence and digest that the committed offsets name.
         is_anchored: Whether the first of the records is the commit record of the snapshot that was loaded.
 
     Yields:
@@ -181,28 +175,26 @@ def settle(
         StateError: A part of a transaction's records in one partition can be read, and another part cannot.
     """
     readable = list(readable)
-    ends = {topic: found.stable for topic, found in logs.ends().items()}
+    ends = {topic: found.stable for topic, found in (yield from logs.ends()).items()}
     found = yield from _read_attempts(logs, decode, readable, ends["progress"])
     attempts = [attempt for attempt in found if attempt.first > reached]  # the attempts of a zombie are older
-    known = [windows_of(one.record) for one in readable]
-    tried = [windows_of(attempt.last) for attempt in attempts]
+    known = [windows_of(one.record, logs.topic_ids) for one in readable]
+    tried = [windows_of(attempt.last, logs.topic_ids) for attempt in attempts]
     partitions = {}
     for topic in OUTPUT_TOPICS:
         windows = [written[topic] for written in known if topic in written]
         more = [written[topic] for written in tried if topic in written]
-        is_old = not windows and any(isinstance(one.record, Commit) for one in readable)
+        has_committed = any(isinstance(one.record, Commit) for one in readable)
+        is_old = not windows and has_committed  # to a topic that was deleted since
         log = OutputPartition(logs, topic, ends[topic])
         partitions[topic] = log
         if not is_old or more:
             anchored = int(is_anchored and bool(known) and topic in known[0])
-            yield from log.read(windows, more, anchored, is_first=not windows)
+            yield from log.read(windows, more, anchored, is_first=not has_committed)
 
     def has_evidence(number: int) -> bool:
-        last = attempts[number].last
-        if isinstance(last, Commit) and target == (last.sequence, last.digest):
-            return True
-        return any(
-            partitions[topic].count(window.start, _following(tried, number, topic)) > 0
+        return any(  # fewer records are another program's: a transaction is readable as a whole in each partition
+            partitions[topic].count(window.start, _following(tried, number, topic)) >= window.records
             for topic, window in tried[number].items()
             if window.records
         )

@@ -2,33 +2,36 @@
 
 A snapshot is written along with the task's transactions: its chunks first, a bounded number of bytes in each
 transaction, then the manifest, which holds the offsets of the chunks. Once the whole snapshot can be read, and all
-outputs before it, a transaction names it in the metadata of the committed offsets. Until then the two snapshots before
-it stay in use. Nothing waits for a snapshot, and an aborted transaction discards it together with the task.
+outputs before it, a transaction writes the act `snapshot` to progress, which names it. Until then the two snapshots
+before it stay in use. Nothing waits for a snapshot, and an aborted transaction discards it together with the task.
 """
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app import __version__
+from stream_app.backends.questions import Retention
 from stream_app.config import TaskSettings
 from stream_app.pipeline.task import Task
-from stream_app.record_columns import OutputRecords
-from stream_app.recovery.changelog import KeyChunks, Loaded, key_chunks
+from stream_app.record_columns import OutputRecords, RawRecords
+from stream_app.recovery.changelog import Loaded, key_chunks
 from stream_app.recovery.commit_point import Anchor
+from stream_app.snapshot.chunk_records import Chunk, chunks_with, records_of, tombstones_of
 from stream_app.snapshot.format import (
     FORMAT,
-    Counts,
+    BreakerCounts,
     Entry,
     Manifest,
     Place,
     Snapshot,
     checksum_of,
-    chunk_key,
     chunks_of,
-    manifest_key,
+    snapshot_key,
 )
+from stream_app.snapshot.needed_records import NeededRecords, Now
 from stream_app.snapshot.segments import Blob, Book
 
 TRANSACTION_BYTES = 8_000_000
@@ -40,16 +43,51 @@ TRANSACTION_RECORDS = 10_000
 COST_SHARE = 20
 """Snapshots may cost 1 / 20 of the time: an expensive snapshot is taken less often."""
 
+RETENTION_SHARE = 0.25
+"""A snapshot is taken when the oldest record that a restore needs has used this share of its topic's retention. So the
+snapshot before it can be loaded as well, and an outage may last for half of the retention."""
+
+RETENTION_INTERVAL_S = 10.0
+"""Least time between two such snapshots: records with old event times may be deleted as soon as they are processed. A
+busy task takes snapshots more often."""
+
+IDLE_INTERVAL_S = 60.0
+"""Least time between a snapshot and one of an idle task: a stream may have a record every few seconds."""
+
+PROGRESS_RECORD_BYTES = 500
+"""Approximate size of a record of progress."""
+
+PURGES = 3
+"""Snapshots that a purge takes: the second replaces the last snapshot that restores would still load, and the third
+writes the tombstones of what only that one lists."""
+
 SEND_BYTES_PER_S = 100e6
 """Approximate throughput of a client and a broker on the same two cores: the cost of sending a snapshot."""
 
 
-class _Chunk(NamedTuple):
-    """A record that is to be written; `key` is the key of its blob, or None for a tombstone."""
+class SnapshotTimes(NamedTuple):
+    """When snapshots are taken.
 
-    record_key: bytes
-    value: bytes | None
-    key: str | None
+    Attributes:
+        after_s: Seconds of processing that a restore would have to repeat before a snapshot is taken; with 0, the next
+            snapshot is taken as soon as the last one is whole.
+        idle_s: Seconds without a new record after which everything that is not saved is saved.
+    """
+
+    after_s: float
+    idle_s: float
+
+
+class Log(NamedTuple):
+    """What the broker says about a partition: its topic's retention, its first offset, and its end."""
+
+    kept: Retention
+    start: int
+    end: int
+
+
+Needs = list[NeededRecords | None]
+"""What a restore reads of examples, labels and progress; None where it reads nothing."""
 
 
 class _Configuration(NamedTuple):
@@ -66,9 +104,12 @@ class _Writing:
     Attributes:
         anchor: The commit record after which the snapshot was taken.
         settings: The configuration in force there, as JSON.
-        unreadable: The breaker's counts there.
+        malformed: The breaker's counts there.
+        stopped: The streams that are stopped there, with the reasons.
+        purges: The snapshots of a purge that must follow.
         listed: What the manifest lists, in order: entries of older snapshots, and blobs that are new.
         queue: The chunks that are still to be sent.
+        key: The key of the manifest; empty as long as the manifest is.
         manifest: The bytes of the manifest; empty until the offsets of all chunks are known.
         sent: The chunks in the open transaction.
         offsets: The offsets of these chunks, once they are delivered.
@@ -77,11 +118,14 @@ class _Writing:
 
     anchor: Anchor
     settings: str
-    unreadable: tuple[Counts, Counts]
+    malformed: BreakerCounts
+    stopped: Mapping[str, str]
+    purges: int
     listed: list[Entry | Blob]
-    queue: deque[_Chunk]
+    queue: deque[Chunk]
+    key: str = ""
     manifest: bytes = b""
-    sent: list[_Chunk] = field(default_factory=list)
+    sent: list[Chunk] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
 
@@ -91,24 +135,30 @@ class SnapshotWriter:
 
     Args:
         partition: The number of the task.
-        after_s: Seconds of processing that a restore would have to repeat before a snapshot is taken; with 0, the next
-            snapshot is taken as soon as the last one is whole.
+        times: When snapshots are taken.
         loaded: What the task was restored from; empty for a new task.
 
     Attributes:
         snapshots: The newest snapshot that is whole and named, and the one before it.
         worked_s: Seconds of processing since the newest snapshot was taken.
+        has_purged: Whether the snapshot that was completed last has ended a purge.
     """
 
-    def __init__(self, partition: int, after_s: float, loaded: Loaded) -> None:
+    def __init__(self, partition: int, times: SnapshotTimes, loaded: Loaded) -> None:
         self.snapshots = loaded.snapshots
         self._partition = partition
-        self._after_s = after_s
+        self._times = times
         self._book = loaded.book
         self._listings = loaded.listings
         self._garbage = dict(loaded.garbage)
         self.worked_s = 0.0
         self._has_worked = False
+        self._worked_at_s = self._taken_at_s = -math.inf
+        self._unsaved: Needs = [None, None, None]  # since the newest snapshot was taken
+        self._unnamed_needs: Needs | None = None  # since the one before it, while the newest cannot be loaded
+        self._is_urgent = False
+        self._purges = 0 if loaded.manifest is None else loaded.manifest.purges
+        self.has_purged = self._ends_purge = False
         self._cost_s = 0.0
         self._manifest_bytes = 0
         self._configuration = _Configuration(None, "")
@@ -123,8 +173,13 @@ class SnapshotWriter:
 
     @property
     def named(self) -> tuple[Snapshot, ...]:
-        """The snapshots that the committed offsets name; empty while a commit that changes them is outstanding."""
+        """The snapshots that progress names; empty while the act that names the newest is outstanding."""
         return () if self._unnamed else self.snapshots
+
+    @property
+    def unrecorded(self) -> tuple[Snapshot, ...]:
+        """The snapshots that the next transaction has to name in progress; empty if there is nothing new."""
+        return self.snapshots if self._unnamed else ()
 
     @property
     def offsets(self) -> list[int]:
@@ -139,44 +194,106 @@ class SnapshotWriter:
         blobs = sum(len(listed.content) for listed in self._writing.listed if isinstance(listed, Blob))
         return blobs + sum(len(chunk.value or b"") for chunk in self._writing.queue)
 
-    def forget_older(self) -> None:
-        """List nothing of older snapshots in the next one, because the task's streams were rebuilt."""
-        self._book = Book()
+    def purge(self) -> None:
+        """Let as many snapshots follow one another as it takes until the changelog has nothing of older ones."""
+        self._purges = PURGES
 
-    def worked(self, seconds: float) -> None:
-        """Count processing that a restore would have to repeat."""
+    def lose(self) -> None:
+        """Forget all snapshots, because the changelog was deleted: the next one lists nothing of them, and is due."""
+        self.snapshots, self._listings, self._garbage = (), (), {}
+        self._book = Book()
+        self._writing = self._whole = None
+        self._unnamed = False
+        self._has_worked, self.worked_s = True, math.inf
+
+    def worked(self, seconds: float, inputs: Sequence[RawRecords], now_s: float) -> None:
+        """Count processing that a restore would have to repeat.
+
+        Args:
+            seconds: How long it took.
+            inputs: The records of examples and labels that were processed.
+            now_s: The monotonic time.
+        """
         self.worked_s += seconds
         self._has_worked = True
+        self._worked_at_s = now_s
+        for side, records in enumerate(inputs):
+            before, new = self._unsaved[side], NeededRecords.of(records, now_s)
+            if before is None:
+                self._unsaved[side] = new
+            elif new is not None:
+                before.add(new)
+
+    def recorded(self, offset: int, now_s: float, time_ms: int = -1) -> None:
+        """Note that progress has a record at this offset; a restore without a newer snapshot begins at the first one.
+
+        Args:
+            offset: The offset of the record.
+            now_s: The monotonic time.
+            time_ms: The timestamp of the record; negative: unknown.
+        """
+        if self._unsaved[-1] is None:
+            self._unsaved[-1] = NeededRecords(offset, time_ms, now_s, 1, PROGRESS_RECORD_BYTES)
+
+    def look(self, logs: Sequence[Log], now: Now) -> float:
+        """Find out whether a snapshot is urgent: the broker deletes what a restore needs, or the task is idle.
+
+        What was processed since the newest snapshot counts here, as a snapshot that is being written saves the rest.
+
+        Args:
+            logs: The partitions of examples, labels and progress.
+            now: The present.
+
+        Returns:
+            The share of its topic's retention that the oldest record that a restore needs has used; at least 1 if a
+            record was deleted.
+        """
+        is_old = _used(self._unsaved, logs, now) >= RETENTION_SHARE and now.s >= self._taken_at_s + RETENTION_INTERVAL_S
+        is_gone = _are_gone(self._unsaved, logs)
+        since_s = max(self._worked_at_s + self._times.idle_s, self._taken_at_s + IDLE_INTERVAL_S)
+        is_idle = now.s >= since_s
+        self._is_urgent = (is_old or is_gone or is_idle) and now.s >= self._taken_at_s + COST_SHARE * self._cost_s
+        needs = self._unnamed_needs or self._unsaved
+        return max(_used(needs, logs, now), 1.0 if _are_gone(needs, logs) else 0.0)
 
     def is_due(self, *, ending: bool = False) -> bool:
         """Say whether to take a snapshot now; with `ending`, whether there is anything to save."""
-        if self._writing is not None or self._whole is not None or not self._has_worked:
+        if self._writing is not None or self._whole is not None:
             return False
-        if ending or not self._after_s:
+        if self._purges:
             return True
-        return self.worked_s >= max(self._after_s, COST_SHARE * self._cost_s)
+        if self._has_worked and (ending or self._is_urgent or not self._times.after_s):
+            return True
+        return self._has_worked and self.worked_s >= max(self._times.after_s, COST_SHARE * self._cost_s)
 
-    def begin(self, task: Task, anchor: Anchor, unreadable: tuple[Counts, Counts], seconds: Callable[[], float]) -> int:
+    def begin(self, task: Task, anchor: Anchor, malformed: BreakerCounts, seconds: Callable[[], float]) -> int:
         """Take a snapshot of the task as it is now, and return how many bytes will be written.
 
         Args:
             task: The task; it has processed everything up to the anchor, and nothing after it.
             anchor: The newest commit record.
-            unreadable: The breaker's counts.
+            malformed: The breaker's counts.
             seconds: A monotonic clock.
         """
         start_s = seconds()
-        listed = self._book.draft(task.take_states(), anchor.sequence)
+        self._ends_purge = self._purges == 1
+        self._purges = max(0, self._purges - 1)
+        listed = self._book.draft(task.take_states(), snapshot_key(anchor.sequence, self._purges))
         blobs = [blob for blob in listed if isinstance(blob, Blob)]
         size = sum(len(blob.content) for blob in blobs)
-        queue = deque(_tombstones(self._garbage))
+        queue = deque(tombstones_of(self._garbage))
         for blob in blobs:
-            queue.extend(_chunks(blob.key, blob.content))
+            queue.extend(chunks_with(blob.key, blob.content))
         if self._configuration.settings is not task.settings:
             self._configuration = _Configuration(task.settings, task.settings.to_json())
-        self._writing = _Writing(anchor, self._configuration.text, unreadable, listed, queue)
         self._garbage = {}
-        self.worked_s, self._has_worked = 0.0, False
+        text, stopped = self._configuration.text, dict(task.stopped)
+        self._writing = _Writing(anchor, text, malformed, stopped, self._purges, listed, queue)
+        self.worked_s, self._has_worked, self._is_urgent = 0.0, False, False
+        self._taken_at_s = start_s
+        self._unnamed_needs = self._unnamed_needs or self._unsaved
+        anchored = NeededRecords(anchor.progress_offset, -1, start_s, 1, PROGRESS_RECORD_BYTES)
+        self._unsaved = [None, None, anchored]
         self._cost_s = seconds() - start_s + (size + self._manifest_bytes) / SEND_BYTES_PER_S
         if not queue:
             self._write_manifest(self._writing)
@@ -189,13 +306,13 @@ class SnapshotWriter:
         """
         writing = self._writing
         if writing is None:
-            return _records([])
+            return records_of([])
         size = 0
         while writing.queue and size < room and len(writing.sent) < TRANSACTION_RECORDS:
             chunk = writing.queue.popleft()
             writing.sent.append(chunk)
             size += len(chunk.value or b"")
-        return _records(writing.sent)
+        return records_of(writing.sent)
 
     def committed(self) -> Anchor | None:
         """Take note that the transaction was committed.
@@ -203,7 +320,8 @@ class SnapshotWriter:
         Returns:
             The anchor of the snapshot whose manifest the changelog holds from this transaction on; None otherwise.
         """
-        self._unnamed = False
+        if self._unnamed:
+            self._unnamed, self._unnamed_needs = False, None
         writing = self._writing
         if writing is None:
             return None
@@ -238,26 +356,28 @@ class SnapshotWriter:
             sequence=anchor.sequence,
             digest=anchor.digest.hex(),
             offsets=anchor.offsets,
+            progress_offset=anchor.progress_offset,
             settings=writing.settings,
-            unreadable=writing.unreadable,
             entries=entries,
             dropped=tuple((key, chunks) for key, chunks in fallen.items() if key not in kept),
+            malformed=writing.malformed,
+            stopped=writing.stopped,
+            purges=writing.purges,
         )
-        writing.manifest = manifest.to_bytes()
-        self._manifest_bytes = len(
-            writing.manifest
-        )  # a manifest lists every stream, so its size predicts the next one's cost
-        key = manifest_key(anchor.sequence)
-        writing.queue.extend(_chunks(key, writing.manifest))
+        writing.key, writing.manifest = manifest.key, manifest.to_bytes()
+        # A manifest lists every stream, so its size predicts the next one's cost.
+        self._manifest_bytes = len(writing.manifest)
+        writing.queue.extend(chunks_with(writing.key, writing.manifest))
         self._garbage = dict(manifest.dropped)
-        self._listings = (listing | {key: len(writing.queue)}, *self._listings[:1])
+        self._listings = (listing | {writing.key: len(writing.queue)}, *self._listings[:1])
 
     def _finish(self, writing: _Writing) -> None:
         content = writing.manifest
-        offset = writing.places[manifest_key(writing.anchor.sequence)]
+        offset = writing.places[writing.key]
         place = Place(offset, len(chunks_of(content)), len(content), checksum_of(content))
         self._whole = Snapshot(place, writing.anchor.progress_offset)
         self._writing = None
+        self.has_purged = self._ends_purge and not self._purges
 
     def name(self) -> None:
         """Let the next transaction name the snapshot that is whole: everything that it needs can be read."""
@@ -268,14 +388,12 @@ class SnapshotWriter:
         self._unnamed = True
 
 
-def _chunks(key: str, content: bytes) -> Iterable[_Chunk]:
-    return (_Chunk(chunk_key(key, number), chunk, key) for number, chunk in enumerate(chunks_of(content)))
+def _used(needs: Needs, logs: Sequence[Log], now: Now) -> float:
+    """Return the largest share of its retention that a needed record has used."""
+    pairs = zip(needs, logs, strict=True)
+    return max((need.used(log.kept, log.end, now) for need, log in pairs if need is not None), default=0.0)
 
 
-def _tombstones(garbage: KeyChunks) -> Iterable[_Chunk]:
-    return (_Chunk(chunk_key(key, number), None, None) for key, chunks in garbage.items() for number in range(chunks))
-
-
-def _records(chunks: Sequence[_Chunk]) -> OutputRecords:
-    keys = [chunk.record_key for chunk in chunks]
-    return OutputRecords.of(keys, [chunk.value for chunk in chunks], [0] * len(chunks))
+def _are_gone(needs: Needs, logs: Sequence[Log]) -> bool:
+    """Say whether a needed record was deleted."""
+    return any(need is not None and 0 <= need.offset < log.start for need, log in zip(needs, logs, strict=True))

@@ -5,6 +5,6 @@ Numba. `avro` has the schemas and the checks of bytes that they share, `names` t
 has the headers that name their schemas. `dead_letter` reads and writes the records of the dead-letters topic,
 `left_out` what such a record omits when it would be too large.
 
-May import `jit` and `config`. Public: `decode.decode`, `encode.encode_...`, `codec`, `wire_format`, `dead_letter`,
-`left_out`.
+May import `jit` and `config`. Public: `avro`, `codec`, `dead_letter`, `decode`, `encode`, `erased_ids`,
+`label_causes`, `left_out`, `names`, `one_value`, `wire_format`.
 """

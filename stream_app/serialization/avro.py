@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
-import schemas
+from stream_app import schemas
 from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     Act,

@@ -14,17 +14,29 @@ import fastavro
 import numpy as np
 
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Mark, Metric, Prediction
+from stream_app.records import Example, Label, Mark
 from stream_app.serialization.avro import Check, Record, walk
 from stream_app.serialization.one_value import read_one
+from stream_app.serialization.sender_checks import checked
 from stream_app.serialization.wire_format import WireFormat, single_object
-
-QUEUE_FIELDS = ("positive_queue", "negative_queue", "positive_capacity", "negative_capacity")
-"""Fields of `Metric` that are null if the learner has no queues; version 1 of its schema has 0 there."""
 
 
 def encode(record: Record, wire_format: WireFormat | None = None) -> bytes:
-    """Return the value of a record, written with the schema of the format. What the record says is not checked.
+    """Return the value of a record, written with the schema of the format.
+
+    Of what a sender writes (`Example`, `Label`, `Mark`), every value is checked: nothing is converted silently.
+
+    Raises:
+        ValueError: A sender may not say this; see `sender_checks`. Or see `encode_unchecked`.
+        TypeError: A field has the wrong type.
+        ConfigurationError: The format has no id for this schema.
+    """
+    sent = checked(record) if isinstance(record, Example | Label | Mark) else record
+    return encode_unchecked(sent, wire_format)
+
+
+def encode_unchecked(record: Record, wire_format: WireFormat | None = None) -> bytes:
+    """Do what `encode` does, without a look at what the record says: for tests, and for what is known to be sound.
 
     Raises:
         ValueError: A number is too large for its field, or a text or symbol cannot be written.
@@ -36,7 +48,7 @@ def encode(record: Record, wire_format: WireFormat | None = None) -> bytes:
     schema = own.schemas[header]
     out = io.BytesIO()
     out.write(header)
-    fastavro.schemaless_writer(out, schema.parsed, _plain(record, schema.version))
+    fastavro.schemaless_writer(out, schema.parsed, _plain(record))
     value = out.getvalue()
     failed = walk(np.frombuffer(bytearray(value), np.uint8), len(header), schema.layout)
     if failed:
@@ -75,15 +87,11 @@ def decode_many(values: Iterable[bytes], wire_format: WireFormat | None = None) 
     return [decode_one(value, wire_format) for value in values]
 
 
-def _plain(record: Record, version: int) -> dict[str, Any]:
-    """Return the fields as fastavro writes them with a version of the schema."""
+def _plain(record: Record) -> dict[str, Any]:
+    """Return the fields as fastavro writes them."""
     plain = {field.name: getattr(record, field.name) for field in fields(record)}
     if isinstance(record, Example):
         plain["features"] = [float(value) for value in record.features]
     elif isinstance(record, Mark):
         plain["kind"] = record.kind.name.lower()
-    elif isinstance(record, Prediction) and version == 1:
-        plain["label"] = plain.pop("predicted_class")
-    elif isinstance(record, Metric) and version == 1:
-        plain |= {name: plain[name] or 0 for name in QUEUE_FIELDS}
     return plain

@@ -28,6 +28,7 @@ DEAD_LETTER_HEADERS = (
     "__connect.errors.exception.class.name",
     "__connect.errors.exception.message",
     "areba.reason",
+    "areba.event_time_ms",
 )
 """The last headers of a dead letter, in this order."""
 
@@ -56,6 +57,7 @@ class DeadLetterRecord:
         input_offset: The offset of the input record.
         reason: The text of its `records.Reason`.
         message: The reason in words.
+        event_time_ms: The timestamp of the input record, in milliseconds since 1970; -1 if the log has none.
         original: Key, value and headers of the input record, without the parts that were left out.
         left_out: Length and SHA-256 of the parts that were left out, by their names.
     """
@@ -65,6 +67,7 @@ class DeadLetterRecord:
     input_offset: int
     reason: str
     message: str
+    event_time_ms: int
     original: Fields
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
@@ -114,10 +117,10 @@ def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[H
     texts = _texts(headers, DEAD_LETTER_HEADERS)
     if texts is None:
         return None
-    topic, partition, offset, _, message, reason = texts
+    topic, partition, offset, _, message, reason, time_ms = texts
     try:
         original = Fields(key, value, tuple(headers[: -len(DEAD_LETTER_HEADERS)]))
-        return DeadLetterRecord(topic, int(partition), int(offset), reason, message, original, left_out)
+        return DeadLetterRecord(topic, int(partition), int(offset), reason, message, int(time_ms), original, left_out)
     except ValueError:
         return None
 

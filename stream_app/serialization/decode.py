@@ -10,7 +10,8 @@ stream is filled in where the fault comes after it. The checks, in order:
     5. stream not of 1 to 249 bytes, then id not of 1 to 64                          bad-id
     6. example: no feature, or more than `max_features`                              wrong-dimension
        label: not 0 or 1, or a revision below 0                                      bad-label
-       mark: `advance` without a time of at least 0, `promote` without a learner     undecodable: it asks for nothing
+       mark: `advance` without a time of at least 0, `promote` without a learner,
+       `erase` without digests, or with a part of one                                undecodable: it asks for nothing
     7. example: a feature is NaN or infinite                                         not-finite
 
 The other fields of a mark are not checked. Later stages check timestamps, and whether an example has as many features
@@ -55,6 +56,7 @@ from stream_app.serialization.avro import (
     read_word,
 )
 from stream_app.serialization.codec import decode_one
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
 from stream_app.serialization.names import NameList, NameTable, NewNames, hash_of, intern, number_of, same_bytes
 from stream_app.serialization.wire_format import HeaderTable, WireFormat, single_object
 
@@ -78,6 +80,8 @@ DATA = int(Kind.DATA)
 MARK = int(Kind.MARK)
 EXAMPLES = int(Side.EXAMPLES)
 ADVANCE = int(MarkKind.ADVANCE)
+PROMOTE = int(MarkKind.PROMOTE)
+ERASE = int(MarkKind.ERASE)
 MARK_KINDS = len(MarkKind)
 
 UNDECODABLE = int(Reason.UNDECODABLE)
@@ -215,9 +219,9 @@ def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, 
 @inlined_without_refcounts
 def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Return the reason (0 if the mark is well-formed), and the next position."""
-    time, start, learner_end = -1, 0, 0
+    time, learner_bytes, digest_bytes = -1, 0, 0
     kind, position = read_index(buffer, position, end, MARK_KINDS)
-    has_time = has_learner = 0
+    has_time = has_learner = has_digests = 0
     if position >= 0:
         has_time, position = read_index(buffer, position, end, 2)
     if position >= 0 and has_time:
@@ -226,8 +230,15 @@ def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
         has_learner, position = read_index(buffer, position, end, 2)
     if position >= 0 and has_learner:
         start, position = read_text(buffer, position, end)
-        learner_end = position
-    if position < 0 or (kind == ADVANCE and time < 0) or (kind != ADVANCE and learner_end <= start):
+        learner_bytes = position - start
+    if position >= 0:
+        has_digests, position = read_index(buffer, position, end, 2)
+    if position >= 0 and has_digests:
+        start, position = read_text(buffer, position, end)
+        digest_bytes = position - start
+    if position < 0 or (kind == ADVANCE and time < 0) or (kind == PROMOTE and learner_bytes <= 0):
+        return UNDECODABLE, position
+    if kind == ERASE and (digest_bytes <= 0 or digest_bytes % DIGEST_CHARACTERS != 0):
         return UNDECODABLE, position
     return 0, position
 

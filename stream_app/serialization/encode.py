@@ -29,6 +29,7 @@ from stream_app.records import (
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
 from stream_app.serialization.names import NameList, Texts
+from stream_app.serialization.sender_checks import require_finite
 from stream_app.serialization.wire_format import WireFormat, single_object
 
 Bits: TypeAlias = NDArray[np.uint32]
@@ -48,6 +49,7 @@ class PredictionColumns:
     scores: Floats
     labels: NDArray[np.int8]
     model_versions: Longs
+    event_times_ms: Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class OutcomeColumns:
     delays_ms: Longs
     example_offsets: Longs
     label_offsets: Longs
+    event_times_ms: Longs
 
 
 @inlined_without_refcounts
@@ -145,13 +148,14 @@ class _PredictionRows(NamedTuple):
     score_bits: Bits
     labels: NDArray[np.int8]
     model_versions: Longs
+    event_times_ms: Longs
 
 
 def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | None = None) -> BinaryColumn:
     """Return n values for the topic of predictions, equal to the values of `codec.encode`."""
     streams = _written(columns.stream_names, _header(wire_format, Prediction))
     learners = _written(columns.learner_names)
-    fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + MAX_VARINT_BYTES
+    fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + 2 * MAX_VARINT_BYTES
     n = len(columns.streams)
     out = np.empty(n * (streams.longest + learners.longest + fixed), np.uint8)
     ends = np.empty(n, np.int64)
@@ -163,6 +167,7 @@ def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | Non
         score_bits=columns.scores.view(np.uint32),
         labels=columns.labels,
         model_versions=columns.model_versions,
+        event_times_ms=columns.event_times_ms,
     )
     _encode_predictions(out, ends, streams, learners, rows)
     return _column(out, ends)
@@ -180,6 +185,7 @@ def _encode_predictions(out: Bytes, ends: Longs, streams: Texts, learners: Texts
         position = _put_float(out, position + 1, rows.score_bits[row])
         position = put_long(out, position, np.int64(rows.labels[row]))
         position = put_long(out, position, rows.model_versions[row])
+        position = put_long(out, position, rows.event_times_ms[row])
         ends[row] = position
 
 
@@ -196,6 +202,7 @@ class _OutcomeRows(NamedTuple):
     delays_ms: Longs
     example_offsets: Longs
     label_offsets: Longs
+    event_times_ms: Longs
 
 
 def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = None) -> BinaryColumn:
@@ -203,7 +210,7 @@ def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = No
     streams = _written(columns.stream_names, _header(wire_format, Outcome))
     learners = _written(columns.learner_names, b"\x02")  # each after the index of the union's second type
     nullables = 5  # the index bytes of the other unions, and of a null learner
-    fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 2 * MAX_INT_BYTES + nullables + avro.FLOAT_BYTES + 3 * MAX_VARINT_BYTES
+    fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 2 * MAX_INT_BYTES + nullables + avro.FLOAT_BYTES + 4 * MAX_VARINT_BYTES
     n = len(columns.streams)
     out = np.empty(n * (streams.longest + learners.longest + fixed), np.uint8)
     ends = np.empty(n, np.int64)
@@ -218,6 +225,7 @@ def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = No
         delays_ms=columns.delays_ms,
         example_offsets=columns.example_offsets,
         label_offsets=columns.label_offsets,
+        event_times_ms=columns.event_times_ms,
     )
     _encode_outcomes(out, ends, streams, learners, rows)
     return _column(out, ends)
@@ -247,6 +255,7 @@ def _encode_outcomes(out: Bytes, ends: Longs, streams: Texts, learners: Texts, r
         position = _put_nullable_long(out, position, rows.delays_ms[row], NO_LONG)
         position = _put_nullable_long(out, position, rows.example_offsets[row], NO_LONG)
         position = _put_nullable_long(out, position, rows.label_offsets[row], NO_LONG)
+        position = put_long(out, position, rows.event_times_ms[row])
         ends[row] = position
 
 
@@ -258,7 +267,7 @@ def encode_examples(
     Args:
         stream: 1 to `MAX_STREAM_BYTES` bytes in UTF-8.
         ids: n ids, each of 1 to `MAX_ID_BYTES` bytes in UTF-8.
-        features: float32 `[n, d]`, d at least 1; they need not be finite.
+        features: `[n, d]`, d at least 1, each finite as float32.
         wire_format: By default `avro_single_object`.
 
     Raises:
@@ -271,7 +280,10 @@ def encode_examples(
     count = long_bytes(d)
     out = np.empty(n * (len(prefix) + len(count) + avro.FLOAT_BYTES * d + 3) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)
-    rows = np.ascontiguousarray(features, np.float32).view(np.uint8)
+    with np.errstate(over="ignore"):
+        written = np.ascontiguousarray(features, np.float32)
+    require_finite(written, features, stream)
+    rows = written.view(np.uint8)
     _encode_examples(out, ends, prefix, raw_ids, id_ends, count, rows if rows.flags.writeable else rows.copy())
     return _sliced(out, ends)
 
@@ -319,6 +331,8 @@ def encode_labels(
     revisions = np.zeros(n, np.int64) if revisions is None else revisions
     if not len(labels) == len(revisions) == n:
         raise ValueError(f"{n} ids, {len(labels)} labels and {len(revisions)} revisions")
+    if revisions.dtype.kind not in "iu":
+        raise ValueError(f"revisions are whole numbers, not {revisions.dtype}")
     if n and not (revisions.min() >= 0 and revisions.max() < 1 << 31 and ((labels == 0) | (labels == 1)).all()):
         raise ValueError("a label is 0 or 1, a revision from 0 to 2**31 - 1")
     prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Label))
@@ -346,6 +360,9 @@ def _encode_labels(
 
 def _prefix_and_ids(stream: str, ids: Sequence[str], header: bytes) -> tuple[Bytes, Bytes, Longs]:
     """Return the header with the stream as written, the ids one after the other, and the end of each id."""
+    for text in (stream, *ids):
+        if not isinstance(text, str):
+            raise ValueError(f"a stream's name and an id are text, not {text!r}")  # noqa: TRY004  (as in `sender_checks`)
     raw_stream = stream.encode()
     if not 1 <= len(raw_stream) <= MAX_STREAM_BYTES:
         raise ValueError(f"stream {stream!r}: a name has 1 to {MAX_STREAM_BYTES} bytes, not {len(raw_stream)}")

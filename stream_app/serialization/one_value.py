@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 import fastavro
 
 from stream_app.errors import UndecodableError
-from stream_app.records import Example, Mark, MarkKind, Prediction
+from stream_app.records import Example, Mark, MarkKind
 
 R = TypeVar("R")
 
@@ -33,6 +33,4 @@ def read_one(record: type[R], parsed: Any, value: bytes, start: int) -> tuple[R,
         plain["features"] = tuple(plain["features"])
     elif record is Mark:
         plain["kind"] = MarkKind[plain["kind"].upper()]
-    elif record is Prediction and "label" in plain:  # version 1
-        plain["predicted_class"] = plain.pop("label")
     return cast("R", cast("Any", record)(**plain)), payload.tell()

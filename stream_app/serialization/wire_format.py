@@ -32,13 +32,6 @@ PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcom
 """The types of the records in the input and output topics."""
 
 
-OUTPUT_VERSIONS: Mapping[int, Mapping[type[Record], int]] = MappingProxyType(
-    {1: {Prediction: 1, Metric: 1}, 2: {Prediction: 2, Metric: 2}}
-)
-"""By `output_schemas`, the versions with which outputs are written; other types have their newest version."""
-
-NEWEST_OUTPUT_SCHEMAS = max(OUTPUT_VERSIONS)
-
 MAX_NEW_IDS = 100
 """Schema ids that are looked up for one batch: a producer of garbage must not keep a worker busy with lookups."""
 
@@ -47,12 +40,8 @@ class FormatSettings(Protocol):
     """The settings that choose a format; `Config.serialization` and `TaskSettings` have them."""
 
     @property
-    def wire_format(self) -> str | None:
-        """`avro_single_object` or `confluent`; None means `avro_single_object`, as older versions recorded it."""
-
-    @property
-    def output_schemas(self) -> int:
-        """The version of the output schemas, see `OUTPUT_VERSIONS`."""
+    def wire_format(self) -> str:
+        """`avro_single_object` or `confluent`."""
 
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
@@ -84,14 +73,12 @@ class WireFormat:
         schemas: The schemas that values may have, by their headers.
         written: The header with which the values of each record type are written.
         tables: By `Side`, the headers of its values.
-        explains: Whether a dead letter says that its value looks like the other format.
     """
 
     header_bytes: int
     schemas: Mapping[bytes, Schema]
     written: Mapping[type[Record], bytes]
     tables: tuple[HeaderTable, HeaderTable]
-    explains: bool = True
 
     def schema_of(self, value: bytes) -> Schema | None:
         """Return the schema that a value's header names; None if there is no such schema."""
@@ -167,18 +154,10 @@ def schema_in(text: str) -> Schema | None:
 
 
 @cache
-def written_schemas(output_schemas: int) -> Mapping[type[Record], Schema]:
-    """Return the schema with which the values of each record type are written."""
-    versions = OUTPUT_VERSIONS[output_schemas]
-    chosen = [one for one in catalogue().values() if one.version == versions.get(one.record)]
-    return MappingProxyType({**newest(), **{schema.record: schema for schema in chosen}})
-
-
-@cache
-def single_object(*, output_schemas: int = NEWEST_OUTPUT_SCHEMAS, explains: bool = True) -> WireFormat:
+def single_object() -> WireFormat:
     """Return the format `avro_single_object`."""
-    written = {record: schema.header for record, schema in written_schemas(output_schemas).items()}
-    return _format(HEADER_BYTES, catalogue(), written, explains=explains)
+    written = {record: schema.header for record, schema in newest().items()}
+    return _format(HEADER_BYTES, catalogue(), written)
 
 
 def format_of(settings: FormatSettings) -> WireFormat:
@@ -188,11 +167,11 @@ def format_of(settings: FormatSettings) -> WireFormat:
         ConfigurationError: `schema_ids` names a schema that this version does not have, or has an id twice.
     """
     if settings.wire_format != "confluent":
-        return single_object(output_schemas=settings.output_schemas, explains=settings.wire_format is not None)
-    return confluent(settings.schema_ids, settings.output_schemas)
+        return single_object()
+    return confluent(settings.schema_ids)
 
 
-def confluent(schema_ids: Mapping[str, Sequence[int]], output_schemas: int = NEWEST_OUTPUT_SCHEMAS) -> WireFormat:
+def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
     """Return the format `confluent` with these schema ids by the names of schemas; raise as `format_of` does."""
     known = {name_of(schema): schema for schema in catalogue().values()}
     schemas: dict[bytes, Schema] = {}
@@ -206,16 +185,14 @@ def confluent(schema_ids: Mapping[str, Sequence[int]], output_schemas: int = NEW
         if twice:
             raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the id of two schemas")
         schemas.update(dict.fromkeys(headers, schema))
-        if written_schemas(output_schemas)[schema.record] is schema:
+        if newest()[schema.record] is schema:
             written[schema.record] = headers[0]
     return _format(CONFLUENT_HEADER_BYTES, MappingProxyType(schemas), written)
 
 
-def _format(
-    length: int, schemas: Mapping[bytes, Schema], written: Mapping[type[Record], bytes], *, explains: bool = True
-) -> WireFormat:
+def _format(length: int, schemas: Mapping[bytes, Schema], written: Mapping[type[Record], bytes]) -> WireFormat:
     tables = (_table(length, schemas, Example), _table(length, schemas, Label))
-    return WireFormat(length, schemas, MappingProxyType(dict(written)), tables, explains)
+    return WireFormat(length, schemas, MappingProxyType(dict(written)), tables)
 
 
 def _table(length: int, schemas: Mapping[bytes, Schema], data: type[Record]) -> HeaderTable:

@@ -1,7 +1,7 @@
 """The formats in which the state of a task is stored: snapshots, model files, and the texts of acts in progress. No IO.
 
-Formats of earlier versions stay readable. A state that does not fit is refused with a `StateError`.
+A state that does not fit is refused with a `StateError`.
 
-Imports only `config`. Public: `format`, `segments`, `parts`, `imported_state`, `skipped_inputs`, `model_file` and
-`identity`.
+Imports only `config`. Public: `chunk_records`, `format`, `identity`, `imported_state`, `model_file`,
+`needed_records`, `parts`, `progress_order`, `segments`, `skipped_inputs`, `stops`.
 """

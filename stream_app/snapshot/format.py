@@ -28,11 +28,8 @@ from safetensors.numpy import load, save
 
 from stream_app.errors import ErrorCode, StateError
 
-FORMAT = 2
-"""Format of manifests and blobs. A version reads its own format and all earlier ones.
-
-In format 1 the breaker counted the records of both inputs together.
-"""
+FORMAT = 1
+"""Format of manifests and blobs; a version reads its own format."""
 
 CHUNK_BYTES = 900_000
 """Below the broker's default limit of 1,048,588 bytes a record, with room for key, headers and batch."""
@@ -67,7 +64,7 @@ class Place(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot as the metadata of committed offsets names it: its manifest, and the offset of its commit record."""
+    """A snapshot as an act in progress names it: its manifest, and the offset of its commit record."""
 
     manifest: Place
     progress_offset: int
@@ -88,6 +85,23 @@ def parse_snapshot(text: str) -> Snapshot:
     if min(place.offset, place.length, int(progress_offset)) < 0 or not 1 <= place.chunks <= MAX_MANIFEST_CHUNKS:
         raise ValueError(text)
     return Snapshot(place, int(progress_offset))
+
+
+def snapshots_text(snapshots: Sequence[Snapshot]) -> str:
+    """Return the text of an act `snapshot`: the snapshots from which a restore may begin, newest first."""
+    return " ".join(map(str, snapshots))
+
+
+def parse_snapshots(text: str) -> tuple[Snapshot, ...]:
+    """Parse the text of an act `snapshot`.
+
+    Raises:
+        StateError: It does not have this form.
+    """
+    try:
+        return tuple(map(parse_snapshot, text.split()))
+    except ValueError:
+        raise StateError(f"not the text of an act `snapshot`: {text!r:.200}") from None
 
 
 class Entry(BaseModel):
@@ -111,7 +125,11 @@ class Entry(BaseModel):
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
-Counts: TypeAlias = tuple[Count, Count, Count]
+Counts: TypeAlias = tuple[Count, Count, Count, Count]
+BreakerCounts: TypeAlias = tuple[Mapping[str, Counts], Mapping[str, Counts]]
+"""The breaker's counts of examples and of labels, by stream; see `breaker.Count`."""
+
+NO_COUNTS: BreakerCounts = ({}, {})
 
 
 class Manifest(BaseModel):
@@ -125,9 +143,12 @@ class Manifest(BaseModel):
         digest: Digest of the commit record, hexadecimal.
         offsets: Last processed offsets of examples and labels, plus 1.
         settings: The configuration in force, as `TaskSettings.to_json` writes it.
-        unreadable: The breaker's counts of examples and of labels; see `breaker.Count`.
         entries: The blobs, with the streams in the task's order.
+        progress_offset: Offset of the commit record in progress; 0 in a file outside the changelog.
         dropped: Keys and numbers of chunks of blobs that the last snapshot but one listed, and that are not listed now.
+        malformed: The breaker's counts.
+        stopped: The reasons of the streams that are stopped, by stream, the oldest stop first.
+        purges: The snapshots that must follow this one, so that the changelog loses what was erased.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -139,9 +160,17 @@ class Manifest(BaseModel):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     offsets: tuple[int, int]
     settings: str
-    unreadable: tuple[Counts, Counts]
     entries: tuple[Entry, ...]
+    progress_offset: Annotated[int, Field(ge=0)] = 0
     dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
+    malformed: BreakerCounts = NO_COUNTS
+    stopped: Mapping[str, str] = {}
+    purges: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def key(self) -> str:
+        """Its key in the changelog."""
+        return f"{snapshot_key(self.sequence, self.purges)}{MANIFEST_SUFFIX}"
 
     def to_bytes(self) -> bytes:
         """Return the manifest as the changelog stores it."""
@@ -163,11 +192,9 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     except (ValueError, RecursionError) as problem:
         raise StateError(f"{where}: not a manifest ({problem})") from None
     found = plain.get("format") if isinstance(plain, dict) else None
-    if found not in range(1, FORMAT + 1):
+    if found != FORMAT:
         text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
         raise StateError(text, ErrorCode.FORMAT_UNKNOWN)
-    if found == 1 and plain.pop("malformed", None) is not None:
-        content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # the counts start at zero
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as problem:
@@ -219,9 +246,14 @@ def checksum_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def manifest_key(sequence: int) -> str:
-    """Return the key of the manifest of a commit record."""
-    return f"{sequence}{MANIFEST_SUFFIX}"
+def snapshot_key(sequence: int, purges: int) -> str:
+    """Return how the keys of a snapshot's blobs begin, and that of its manifest.
+
+    Args:
+        sequence: Sequence of the commit record.
+        purges: See `Manifest`: the snapshots of a purge may follow the same commit record.
+    """
+    return f"{sequence}.{purges}" if purges else f"{sequence}"
 
 
 def chunk_key(key: str, number: int) -> bytes:

@@ -3,13 +3,14 @@
 Every commit record stores all three. Workers and tools compare them with what they find.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-RULES = 2
-"""Version of the rules that decide results; increased whenever a change of areba changes a result.
+from stream_app.records import Commit
 
-    1    areba 0.x
-    2    areba 1.0
+RULES = 1
+"""Version of the rules that decide results; increased whenever a change of areba changes a result.
 
 A commit is re-processed only under the rules that it was processed under, since other rules would give other outputs
 than those that were published. A task can change to new rules right after a snapshot, where nothing is re-processed.
@@ -22,14 +23,22 @@ class Identity(NamedTuple):
     Attributes:
         partitions: Number of tasks, which is the number of partitions that are used of every topic; 0: not known.
         topic_ids: Ids of the examples topic and the labels topic (KIP-516), in Kafka's text form; empty: not known.
+        output_ids: Ids of the output topics, by their names without prefix; those that are not known are absent.
     """
 
     partitions: int = 0
     topic_ids: tuple[str, str] = ("", "")
+    output_ids: Mapping[str, str] = MappingProxyType({})
 
 
 UNKNOWN = Identity()
-"""The identity in formats of commit records that did not store it."""
+"""The identity of topics that nobody has looked at yet."""
+
+
+def output_id(commit: Commit, topic: str) -> str:
+    """Return the id of an output topic to which a commit wrote, by the topic's name without prefix; empty: unknown."""
+    found: str = getattr(commit, f"{topic.replace('-', '_')}_topic_id")
+    return found
 
 
 def other_rules(rules: int, sequence: int, engine: str) -> str | None:

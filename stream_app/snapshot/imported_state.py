@@ -6,15 +6,11 @@ Progress holds the state itself, not a reference to a file, so every later reade
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
 from stream_app.snapshot.format import Arrays, checksum_of, pack, unpack
-
-MAX_PARTS = 200
-"""Parts of a state that an older version wrote: 90 MB, ten times the state of the paper's largest network."""
 
 
 class Seed(NamedTuple):
@@ -35,7 +31,7 @@ class Seed(NamedTuple):
     state: Arrays
 
     def text(self) -> str:
-        """Return the text of the act, as `Seeds` reads it."""
+        """Return the text of the act, as `read_seed` reads it."""
         content = pack(self.state)
         plain = {
             "stream": self.stream,
@@ -43,51 +39,24 @@ class Seed(NamedTuple):
             "features": self.features,
             "settings": self.settings.model_dump(mode="json"),
             "checksum": checksum_of(content),
-            "parts": 1,
-            "part": 0,
             "content": base64.b64encode(content).decode(),
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-@dataclass(slots=True)
-class Seeds:
-    """Reads imported states, and joins those that an older version cut into several acts.
+def read_seed(text: str) -> Seed:
+    """Return the state in the text of an act.
 
-    Parts without an end are dropped with `clear` when other records follow.
+    Raises:
+        StateError: The text is not an imported state.
     """
-
-    parts: list[bytes] = field(default_factory=list)
-    checksum: str = ""
-
-    def add(self, text: str) -> Seed | None:
-        """Take the text of the next act; return the state if it is complete, otherwise None.
-
-        Raises:
-            StateError: The text is not a part of an imported state, or not the next part.
-        """
-        try:
-            data = json.loads(text)
-            number, count, checksum = int(data["part"]), int(data["parts"]), str(data["checksum"])
-            if number == 0:
-                self.parts, self.checksum = [], checksum
-            if number != len(self.parts) or checksum != self.checksum or not number < count <= MAX_PARTS:
-                raise StateError(
-                    f"part {number} of {count} of an imported state does not follow part {len(self.parts) - 1}"
-                )
-            self.parts.append(base64.b64decode(data["content"], validate=True))
-            if len(self.parts) < count:
-                return None
-            content = b"".join(self.parts)
-            if checksum_of(content) != checksum:
-                raise StateError("the checksum of an imported state does not match its parts")
-            self.clear()
-            settings = LearnerSettings.model_validate(data["settings"], context={"stored": True})
-            state = unpack(content, "imported state")
-            return Seed(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
-        except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
-            raise StateError(f"an act is not a part of an imported state: {problem!r}") from None
-
-    def clear(self) -> None:
-        """Drop the parts read so far."""
-        self.parts, self.checksum = [], ""
+    try:
+        data = json.loads(text)
+        content = base64.b64decode(data["content"], validate=True)
+        if checksum_of(content) != str(data["checksum"]):
+            raise StateError("the checksum of an imported state does not match its content")
+        settings = LearnerSettings.model_validate(data["settings"])
+        state = unpack(content, "imported state")
+        return Seed(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
+    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
+        raise StateError(f"an act is not an imported state: {problem!r}") from None

@@ -25,16 +25,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from stream_app.config import LearnerSettings
+from stream_app.config import METHOD_FACTS, LearnerSettings
 from stream_app.errors import StateError
 from stream_app.snapshot.format import Arrays, Columns
 
 STATE, MODEL, INPUT = "state.", "model.", "input."
 
 FORMAT = "areba model 1"
-
-RELAY_PREDICTS = 1
-"""The number of RELAY's network that predicts: the average of the first one."""
 
 
 class ModelFile(NamedTuple):
@@ -57,12 +54,13 @@ class ModelFile(NamedTuple):
         tensors = {f"{STATE}{name}": array for name, array in self.state.items()}
         if self.settings.network == "dense" and "parameters" in self.state:
             widths = (self.features, *self.settings.hidden, 1)
-            parameters = np.asarray(self.state["parameters"])
-            if self.settings.method == "relay":
-                parameters = parameters.reshape(len(self.state["updates"]), -1)[RELAY_PREDICTS].copy()
-                if "gates" in self.state:
-                    first = parameters[: self.features * widths[1]].reshape(self.features, widths[1])
-                    first *= np.asarray(self.state["gates"])[:, None]
+            parameters = np.array(self.state["parameters"])
+            predictor = METHOD_FACTS[self.settings.method].predictor
+            if predictor is not None:
+                parameters = parameters.reshape(len(self.state["updates"]), -1)[predictor]
+            if "gates" in self.state:
+                first = parameters[: self.features * widths[1]].reshape(self.features, widths[1])
+                first *= np.asarray(self.state["gates"])[:, None]
             tensors |= {f"{MODEL}{name}": array for name, array in _layers(parameters, widths).items()}
         if "scaler.mean" in self.state:
             mean, deviation = _scaling(self.state)
@@ -161,7 +159,6 @@ def _scaling(state: Arrays) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
     A feature that never varied has an infinite deviation, so that its standardized value is 0.
     """
-    count, mean, squares = (np.asarray(state[f"scaler.{name}"], np.float64) for name in ("examples", "mean", "squares"))
-    variance = squares / max(float(count[0]), 1.0)
+    mean, variance = (np.asarray(state[f"scaler.{name}"], np.float64) for name in ("mean", "variance"))
     deviation = np.where(variance > 0, np.sqrt(variance), np.inf)
     return mean.astype(np.float32), deviation.astype(np.float32)

@@ -4,7 +4,8 @@ The rows of a stream are grouped into segments that are written once: pending ex
 Rows that are in no segment yet, or whose segment was dropped since few of its rows are left, are part of the stream's
 core. A learner's long queue is a ring, whose rows keep their places: a block of rows is written if its bytes have
 changed, as the core is. So the cost of a snapshot grows with what has changed since the last one, not with the size of
-the state. A segment is written again only if a closed id in it was corrected.
+the state. A segment is written again only if a closed id in it was corrected, or if the stream was built again, because
+its settings have changed, it was reset, or ids were erased.
 """
 
 import re
@@ -52,6 +53,8 @@ class Exporting(Protocol):
 
     name: str
     has_changed: bool
+    is_new: bool
+    """Whether the blobs of older snapshots do not belong to it."""
 
     @property
     def amended(self) -> Collection[int]:
@@ -147,20 +150,22 @@ class Book:
         else:
             kept.pending[entry.number] = _Segment(np.zeros(0, np.int64) if arrivals is None else arrivals, entry)
 
-    def draft(self, streams: Sequence[Exporting], sequence: int) -> list[Entry | Blob]:
+    def draft(self, streams: Sequence[Exporting], key: str) -> list[Entry | Blob]:
         """Return what a manifest of the current state lists: blobs to be written, and entries of blobs that are reused.
 
         Args:
             streams: The streams, in the order of the manifest.
-            sequence: Sequence of the commit record that the state belongs to.
+            key: How the keys of new blobs begin; those of no other snapshot begin so.
         """
         listed: list[Entry | Blob] = []
         for stream in streams:
+            if stream.is_new:
+                self._streams[stream.name] = _Kept()
             kept = self._streams.setdefault(stream.name, _Kept())
             if not stream.has_changed and kept.core is not None:
                 listed.extend(kept.listed())
                 continue
-            prefix = f"{sequence}/{stream.name}"
+            prefix = f"{key}/{stream.name}"
             loose = _pending(kept, stream, prefix)
             start, end = _closed(kept, stream, prefix)
             core = {
@@ -267,6 +272,9 @@ def _checksum(listed: Entry | Blob) -> str:
 class Loading(Protocol):
     """The port through which a snapshot fills a new task."""
 
+    stopped: dict[str, str]
+    """The streams that are stopped, with the reasons."""
+
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
         """Add a stream, which continues where the snapshot was taken."""
 
@@ -286,6 +294,7 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
     Raises:
         StateError: A blob is malformed, or does not fit the task.
     """
+    task.stopped.update(manifest.stopped)
     book = Book()
     parts: dict[str, dict[str, list[Columns]]] = {}
     for entry in sorted(manifest.entries, key=lambda entry: entry.number):

@@ -2,7 +2,7 @@
 
 The task continues from the state that its newest readable snapshot holds. Inputs that it had processed after this
 snapshot are skipped by the state: their outputs are committed and remain valid, but no model learns from them again.
-Inputs between the committed offsets and the first offset that is left were never processed, and never will be.
+Inputs between the last commit and the first offset that is left were never processed, and never will be.
 """
 
 import json

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from stream_app.admin.marks import erase
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
@@ -15,6 +16,7 @@ from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.retention import FOREVER
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
@@ -68,6 +70,7 @@ class InProcess:
             1,
             max_clock_lead_ms=self.config.join.max_clock_lead_ms,
             max_record_bytes=self.config.limits.max_record_bytes,
+            retention_ms=FOREVER,  # there is no wall clock
         )
         self._cluster.create(topics, 1)
         self._sender = EmbeddedSender(self._broker)
@@ -81,9 +84,12 @@ class InProcess:
             id_: Its id within the stream, 1 to 64 bytes.
             features: Its numbers, as many as in every example of the stream.
             time_ms: Its event time in milliseconds since 1970; by default one millisecond after the last record.
+
+        Raises:
+            ValueError: The id or a feature cannot be sent as it stands; the message names the value.
         """
-        record = Example(stream, id_, [float(feature) for feature in features])
-        self._send(self.config.topics.examples, stream, encode(record, self._wire_format), time_ms)
+        value = encode(Example(stream, id_, features), self._wire_format)
+        self._send(self.config.topics.examples, stream, value, time_ms)
 
     def send_label(self, stream: str, id_: str, label: int, time_ms: int | None = None, revision: int = 0) -> None:
         """Send the class, 0 or 1, of the example with this id.
@@ -94,9 +100,12 @@ class InProcess:
             label: The class. 1 is the positive class, usually the rare one.
             time_ms: As in `send_example`.
             revision: A higher one corrects an earlier label if `join.corrections` is `correct`.
+
+        Raises:
+            ValueError: The id or the label cannot be sent as it stands, such as a label of 0.98.
         """
-        record = Label(stream, id_, int(label), revision)
-        self._send(self.config.topics.labels, stream, encode(record, self._wire_format), time_ms)
+        value = encode(Label(stream, id_, label, revision), self._wire_format)
+        self._send(self.config.topics.labels, stream, value, time_ms)
 
     def end_stream(self, stream: str) -> None:
         """Close the pending examples of a stream and publish its metrics: send a pair of `advance` marks."""
@@ -104,12 +113,25 @@ class InProcess:
         for topic in (self.config.topics.examples, self.config.topics.labels):
             self._send(topic, stream, mark, self._time_ms)
 
+    def resume(self, stream: str) -> None:
+        """Let a stream continue that the breaker has stopped: send a `resume` mark, as `areba resume` does."""
+        mark = encode(Mark(stream, MarkKind.RESUME), self._wire_format)
+        self._send(self.config.topics.examples, stream, mark, self._time_ms)
+
+    def erase(self, stream: str, ids: Sequence[str]) -> None:
+        """Erase examples from what the application keeps, as `areba erase` does; call `run` afterwards.
+
+        Raises:
+            ConfigurationError: There is no such stream, or an id is empty or too long.
+            StateError: The breaker has stopped the stream.
+        """
+        erase(self.config, self._cluster, EmbeddedSender(self._broker), self._clock, stream, ids, 0)
+
     def run(self) -> None:
         """Let the worker process everything that was sent.
 
         Raises:
-            StateError: The worker does not continue: the breaker has stopped its task, or the task cannot be restored.
-                The log has the reason.
+            StateError: The worker does not continue; the log has the reason.
         """
         idle, reached = 0, self._committed()
         while reached != self._sent():
@@ -170,7 +192,7 @@ class InProcess:
 
     def _committed(self) -> tuple[int, ...]:
         found = self._cluster.committed(self.config.group_id, self._inputs)
-        return tuple(offset.offset if (offset := found[partition]) else 0 for partition in self._inputs)
+        return tuple(found[partition] or 0 for partition in self._inputs)
 
     def rows(self, topic: str) -> Iterator[Row]:
         """Yield all committed records of a topic as they are on the log."""

@@ -8,7 +8,8 @@ scores, is compared between the topics: an outcome has the score of the champion
 Memory: the state of the reference join, one range, and the lookahead of three comparisons.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from stream_app.config import TaskSettings
@@ -16,6 +17,7 @@ from stream_app.records import (
     CONFIGURATION,
     RESET,
     SEED,
+    STOP,
     Act,
     Mark,
     Outcome,
@@ -23,7 +25,9 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.dead_letter import DeadLetterRecord
-from stream_app.snapshot.imported_state import Seeds
+from stream_app.snapshot.imported_state import read_seed
+from stream_app.snapshot.stops import read_stop
+from stream_app.verify.metrics.restarts import Restarts
 from stream_app.verify.output_checks import (
     Context,
     DeadLetterHandler,
@@ -34,10 +38,13 @@ from stream_app.verify.output_checks import (
     PredictionHandler,
     Scores,
 )
+from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
-from stream_app.verify.reference_state import Dead, Predicted, Record, Settled
+from stream_app.verify.reference_state import Dead, Predicted, Record, Reported, Settled
 from stream_app.verify.results import Code, Figures, Findings
 from stream_app.verify.sequence_check import SequenceCheck
+
+NOTHING_DELETED: Mapping[str, Fate] = MappingProxyType({})
 
 
 class PartitionAudit:
@@ -51,6 +58,10 @@ class PartitionAudit:
         outcomes: Its outcomes.
         dead_letters: Its dead letters.
         findings: Where findings are added.
+
+    Attributes:
+        restarts: When figures began again.
+        corrections: By the offset of each label that corrects a joined example, the offset of the example.
     """
 
     def __init__(
@@ -67,14 +78,15 @@ class PartitionAudit:
         self._context = context = Context(names, partition, findings)
         self._is_configured = False
         self._reference = ReferenceJoin(settings)
-        self._seeds = Seeds()
+        self.restarts = Restarts()
+        self.corrections: dict[int, int] = {}
         scores = Scores(context)
         self._predictions = SequenceCheck(predictions, PredictionHandler(context, scores))
         self._outcomes = SequenceCheck(outcomes, OutcomeHandler(context, scores))
         self._dead_letters = SequenceCheck(dead_letters, DeadLetterHandler(context))
 
     def apply(self, act: Act) -> None:
-        """Apply a configuration, the reset of a stream or the import of a learner; other acts change no join.
+        """Apply a configuration, the stop or reset of a stream, or the import of a learner; other acts change no join.
 
         Raises:
             StateError: The text of the act cannot be read.
@@ -82,32 +94,42 @@ class PartitionAudit:
         if act.kind == CONFIGURATION:
             settings = TaskSettings.from_json(act.text)
             if self._is_configured:
+                self.restarts.configure(self.settings, settings, self._reference.streams)
                 self._reference.reconfigure(settings)
             else:
                 self._reference = ReferenceJoin(settings)
             self._is_configured = True
         elif act.kind == RESET:
+            if act.text in self._reference.streams:
+                self.restarts.reset(self._reference.streams[act.text])
             self._reference.reset(act.text)
-        elif act.kind == SEED and (seed := self._seeds.add(act.text)) is not None:
+        elif act.kind == STOP:
+            self._reference.stopped.setdefault(*read_stop(act.text))
+        elif act.kind == SEED:
+            seed = read_seed(act.text)
             self._reference.import_learner(seed.stream, seed.features)
+
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """The reasons of the streams that are stopped, by stream, the oldest stop first."""
+        return self._reference.stopped
 
     @property
     def settings(self) -> TaskSettings:
         """The settings in force."""
         return self._reference.settings
 
-    def dropped_learners(self) -> dict[tuple[str, str], int]:
-        """Return the learners that a configuration removed, with the number of labels of the stream at the removal."""
-        return {
-            (stream.name, learner): labelled
-            for stream in self._reference.streams.values()
-            for learner, labelled in stream.dropped.items()
-        }
+    def take(
+        self, examples: Iterable[Record], labels: Iterable[Record], fates: Mapping[str, Fate] = NOTHING_DELETED
+    ) -> None:
+        """Process the records of the next range, and compare their outputs with the published outputs.
 
-    def take(self, examples: Iterable[Record], labels: Iterable[Record]) -> None:
-        """Process the records of the next range, and compare their outputs with the published outputs."""
+        Args:
+            examples: The examples of the range.
+            labels: Its labels.
+            fates: Which of its outputs were deleted, by output topic; a topic that is not there keeps all.
+        """
         reference = self._reference
-        self._seeds.clear()
         causes: list[Record] = []
         begin = reference.position + 1
         for record in merge(examples, labels):
@@ -116,26 +138,33 @@ class PartitionAudit:
             reference.apply(record)
         due: dict[type, list[Due[Any]]] = {Predicted: [], Settled: [], Dead: []}
         for event in reference.take_events():
+            if isinstance(event, Reported):
+                self.restarts.report(event)
+            elif isinstance(event, Settled) and event.corrects is not None and event.label_offset is not None:
+                self.corrections[event.label_offset] = event.corrects
             if type(event) in due:
                 due[type(event)].append(Due(event, causes[event.position - begin]))
             if isinstance(event, Dead) and isinstance(event.record.meaning, Mark):
                 figures = self._context.figures_of(event.record.stream)
                 figures.count_mark(event.record.side, -1)
-        self._predictions.expect(due[Predicted])
-        self._outcomes.expect(due[Settled])
-        self._dead_letters.expect(due[Dead])
+        _expect(self._predictions, due[Predicted], fates.get("predictions"))
+        _expect(self._outcomes, due[Settled], fates.get("outcomes"))
+        _expect(self._dead_letters, due[Dead], fates.get("dead_letters"))
 
-    def finish(self, *, running: bool) -> dict[str, Figures]:
+    def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, Figures]:
         """Compare what is left.
 
         Args:
             running: Whether the group has committed more since: then further outputs are not unexpected.
+            is_whole: Whether the topics still have all outputs; else the records cannot add up.
 
         Returns:
             Counts by stream.
         """
         for check in (self._predictions, self._outcomes, self._dead_letters):
             check.finish(running=running)
+        if not is_whole:
+            return {}
         for stream in (*self._reference.leftovers, *self._reference.streams.values()):
             figures = self._context.figures_of(stream.name)
             figures.pending += len(stream.pending)
@@ -156,3 +185,11 @@ class PartitionAudit:
             figures.labels += 1
         if isinstance(record.meaning, Mark):
             figures.count_mark(record.side, 1)
+
+
+def _expect(check: SequenceCheck[Any, Any], due: Iterable[Any], fate: Fate | None) -> None:
+    """Let a comparison expect the outputs of a commit, as far as they were not deleted."""
+    if fate == "straddles":
+        check.expect_if_kept(due)
+    elif fate != "deleted":
+        check.expect(due)

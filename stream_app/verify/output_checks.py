@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from stream_app.record_columns import event_time_ms
 from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
@@ -37,7 +38,6 @@ class Output(Generic[Content]):
     """One record of an output topic."""
 
     offset: int
-    timestamp_ms: int
     key: bytes | None
     content: Content
     headers: Sequence[Header] = ()
@@ -124,7 +124,7 @@ class PredictionHandler:
         return found.content.stream, found.content.id, found.content.learner
 
     def on_match(self, expected: Due[Predicted], found: Output[Prediction]) -> None:
-        """Compare all fields, key, timestamp and headers."""
+        """Compare all fields, key and headers."""
         event = expected.event
         self._count(found)
         wrong = [*_differences(event, found.content, ("stream", "id", "learner", "champion"))]
@@ -186,7 +186,7 @@ class OutcomeHandler:
         return found.content.outcome, found.content.example_offset, found.content.label_offset
 
     def on_match(self, expected: Due[Settled], found: Output[Outcome]) -> None:
-        """Compare all fields, key, timestamp and headers."""
+        """Compare all fields, key and headers."""
         event = expected.event
         self._count(found)
         wrong = [*_differences(event, found.content, self.FIELDS), *_envelope(expected.cause, event.stream, found)]
@@ -248,7 +248,7 @@ class DeadLetterHandler:
         return found.content.topic, found.content.partition, found.content.input_offset
 
     def on_match(self, expected: Due[Dead], found: Output[DeadLetterRecord]) -> None:
-        """Compare origin, reason, content and timestamp."""
+        """Compare origin, reason, content and event time."""
         event, letter = expected.event, found.content
         record = event.record
         self._context.figures_of(record.stream).count_dead_letter(record.side, letter.reason)
@@ -258,11 +258,13 @@ class DeadLetterHandler:
             wrong.append(f"names {letter.origin}, must name {place}")
         if letter.reason != event.reason.text:
             wrong.append(f"reason is {letter.reason}, must be {event.reason.text}")
+        if not letter.message.endswith(event.explanation):
+            wrong.append(f"message is {letter.message!r}, must end with {event.explanation!r}")
         parts = list(letter.differences(Fields(record.key, record.value, record.headers)))
         if parts:
             wrong.append(f"{' and '.join(parts)} differ from the input record")
-        if found.timestamp_ms != max(1, expected.cause.time_ms):
-            wrong.append(f"timestamp is {found.timestamp_ms}, must be {max(1, expected.cause.time_ms)}")
+        if letter.event_time_ms != event_time_ms(record.time_ms):
+            wrong.append(f"event time is {letter.event_time_ms}, must be {event_time_ms(record.time_ms)}")
         if wrong:
             text = f"{', '.join(wrong)}; it belongs to {place} (stream {record.stream})"
             self._context.add(Code.WRONG_DEAD_LETTER, self._topic, found.offset, text)
@@ -298,12 +300,12 @@ def _differences(event: Predicted | Settled, content: Prediction | Outcome, name
 
 
 def _envelope(cause: Record, stream: str, found: Output[Any]) -> list[str]:
-    """Say whether key, timestamp and trace header of an output are others than its cause gives."""
+    """Say whether key, event time and trace header of an output are others than its cause gives."""
     wrong = []
     if found.key != stream.encode():
         wrong.append(f"key is {found.key!r}, must be the stream")
-    if found.timestamp_ms != max(1, cause.time_ms):
-        wrong.append(f"timestamp is {found.timestamp_ms}, must be {max(1, cause.time_ms)}")
+    if found.content.event_time_ms != cause.time_ms:
+        wrong.append(f"event_time_ms is {found.content.event_time_ms}, must be {cause.time_ms}")
     traces = [header for header in cause.headers if header[0] == "traceparent"]
     carried = traces if len(traces) == 1 and _is_trace(traces[0][1]) else []
     if list(found.headers) != carried:

@@ -1,25 +1,15 @@
-"""Check the chain of progress records of one task: sequences, ranges, and the committed offsets that name its end."""
+"""Check the chain of progress records of one task: sequences and ranges."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
-from stream_app.backends.base import Committed
 from stream_app.errors import StateError
-from stream_app.records import CONFIGURATION, REPAIR, RESUME, SKIP, Act, Commit
+from stream_app.records import CONFIGURATION, REPAIR, SKIP, Act, Commit
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 from stream_app.verify.results import Code, Findings
-
-METADATA_FIELDS = 3
-"""The least that the metadata of a committed offset has: format, sequence and digest. Snapshots may follow."""
-
-
-class Target(NamedTuple):
-    """The last progress record, as the metadata of the committed offsets names it."""
-
-    sequence: int
-    digest: str
 
 
 class Step(NamedTuple):
@@ -31,13 +21,13 @@ class Step(NamedTuple):
 
 
 class ProgressCheck:
-    """The progress records of one task up to the committed one.
+    """The progress records of one task up to its last commit, and the acts after it.
 
     Args:
         topic: Full name of the progress topic.
         inputs: Full names of the inputs.
         partition: Number of the task.
-        committed: The committed offsets of both inputs.
+        last: The last commit when the check began; None before the first commit.
         findings: Where findings are added.
         start: The commit record after which the check begins; None to begin with the first record.
     """
@@ -47,7 +37,7 @@ class ProgressCheck:
         topic: str,
         inputs: tuple[str, str],
         partition: int,
-        committed: tuple[Committed | None, Committed | None],
+        last: Commit | None,
         findings: Findings,
         start: Commit | None = None,
     ) -> None:
@@ -55,44 +45,56 @@ class ProgressCheck:
         self._topic = topic
         self._inputs = inputs
         self._partition = partition
-        self._ends = (committed[0].offset if committed[0] else 0, committed[1].offset if committed[1] else 0)
-        self._committed = committed
+        self._last = last
         self._findings = findings
         self._whole_acts = WholeActs()
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The committed offsets, 0 where nothing is committed."""
-        return self._ends
+        """The input offsets after the last commit, 0 where nothing is committed."""
+        return ends_of(self._last)
 
     def steps(self, records: Iterator[tuple[int, Commit | Act]]) -> Iterator[Step]:
-        """Yield the commits and whole acts up to the committed sequence, and add a finding for every fault."""
-        target = self._target()
+        """Yield the commits and whole acts up to the last commit, and add a finding for every fault."""
+        target = self._last
+        if target is None or (self._start is not None and target.sequence < self._start.sequence):
+            self._check_start(target)
+            return
         sequence, last = (-1 if self._start is None else self._start.sequence), self._start
+        committed = sequence
         for offset, record in records:
-            if isinstance(record, Act) and _is_without_effect(record, sequence, is_new=target is None):
+            if isinstance(record, Act) and _is_without_effect(record, committed):
                 continue
-            if target is None:
-                text = "a record of the task, but the group has committed no offsets"
-                self._add(Code.WRONG_COMMITTED_OFFSETS, offset, text)
+            if committed >= target.sequence:
+                self._check_tail(chain([(offset, record)], records), sequence, committed)
                 break
-            if sequence >= target.sequence:
-                break
-            self._check_sequence(offset, sequence, record)
-            sequence = record.sequence
+            self._check_sequence(offset, sequence, committed, record)
+            sequence = max(sequence, record.sequence)
             step = self._step(offset, record)
             if isinstance(record, Commit):
                 self._check_ranges(offset, last, record)
-                last = record
+                last, committed = record, record.sequence
             elif step is not None and step.gap is not None and last is not None:
                 last = replace(last, examples_end=step.gap.end[0], labels_end=step.gap.end[1])
             if step is not None:
                 yield step
-        if target is not None:
-            self._check_end(target, sequence, last)
-        elif self._start is not None:
-            text = f"sequence {self._start.sequence} was checked before, but the group has committed no offsets"
-            self._add(Code.WRONG_COMMITTED_OFFSETS, None, text)
+
+    def _check_start(self, last: Commit | None) -> None:
+        """Find that progress ends before the state after which the check begins."""
+        if self._start is not None:
+            end = "has no commit" if last is None else f"ends at sequence {last.sequence}"
+            text = f"{end}, but sequence {self._start.sequence} was checked before"
+            self._add(Code.WRONG_SEQUENCE, None, text)
+
+    def _check_tail(self, records: Iterable[tuple[int, Commit | Act]], sequence: int, committed: int) -> None:
+        """Check the acts after the last commit, which the next batch applies, as far as a restore does."""
+        for offset, record in records:
+            if isinstance(record, Commit):
+                return  # the group is at work
+            if not _is_without_effect(record, committed):
+                self._check_sequence(offset, sequence, committed, record)
+                self._step(offset, record)
+                sequence = max(sequence, record.sequence)
 
     def _step(self, offset: int, record: Commit | Act) -> Step | None:
         """Return the commit, or the act whose last part this is."""
@@ -107,22 +109,10 @@ class ProgressCheck:
             self._add(Code.INVALID_ACT, offset, str(problem))
             return None
 
-    def _target(self) -> Target | None:
-        """Return what the metadata of the committed offsets names; None where nothing is committed."""
-        examples, labels = self._committed
-        if examples is None and labels is None:
-            return None
-        texts = {offset.metadata for offset in self._committed if offset is not None}
-        words = texts.pop().split()
-        if texts or examples is None or labels is None:
-            self._add_to_inputs("the committed offsets of examples and labels do not belong together")
-        if len(words) < METADATA_FIELDS or not words[1].isdecimal():
-            self._add_to_inputs("the committed offset has no metadata of areba; was the group reset?")
-            return None
-        return Target(int(words[1]), words[2])
-
-    def _check_sequence(self, offset: int, sequence: int, record: Commit | Act) -> None:
-        if record.sequence != sequence + 1:
+    def _check_sequence(self, offset: int, sequence: int, committed: int, record: Commit | Act) -> None:
+        """Check that a record follows; acts of two commands that were started at once may have one sequence."""
+        is_double = isinstance(record, Act) and committed < record.sequence <= sequence
+        if record.sequence != sequence + 1 and not is_double:
             self._add(Code.WRONG_SEQUENCE, offset, f"sequence {record.sequence} follows {sequence}")
         if sequence == -1 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             self._add(Code.MISSING_CONFIGURATION, offset, "the first record is no configuration")
@@ -138,28 +128,15 @@ class ProgressCheck:
                 text = f"sequence {record.sequence} starts at {start} of {topic}, the commit before it ended at {end}"
                 self._add(Code.WRONG_RANGE, offset, text)
 
-    def _check_end(self, target: Target, sequence: int, last: Commit | None) -> None:
-        """Compare the last commit record with the committed offsets."""
-        if last is None or sequence != target.sequence:
-            text = f"ends at sequence {sequence}; {target.sequence} is committed"
-            self._add(Code.WRONG_SEQUENCE, None, text)
-        elif last.digest.hex() != target.digest:
-            text = f"sequence {sequence}: its digest is not that of the committed offsets"
-            self._add(Code.WRONG_DIGEST, None, text)
-        elif (last.examples_end, last.labels_end) != self._ends:
-            text = (
-                f"sequence {sequence} ends at {last.examples_end}/{last.labels_end}, "
-                f"committed are {self._ends[0]}/{self._ends[1]}"
-            )
-            self._add(Code.WRONG_COMMITTED_OFFSETS, None, text)
-
     def _add(self, code: Code, offset: int | None, text: str) -> None:
         self._findings.add(code, self._topic, self._partition, offset, text)
 
-    def _add_to_inputs(self, text: str) -> None:
-        self._findings.add(Code.WRONG_COMMITTED_OFFSETS, self._inputs[0], self._partition, None, text)
+
+def ends_of(last: Commit | None) -> tuple[int, int]:
+    """Return the input offsets (examples, labels) after the last commit; 0 before the first commit."""
+    return (last.examples_end, last.labels_end) if last is not None else (0, 0)
 
 
-def _is_without_effect(act: Act, sequence: int, *, is_new: bool) -> bool:
-    """Say whether an act changes nothing: an operator may repeat it, and a new task may be given models first."""
-    return is_new or (act.kind in (RESUME, SKIP, REPAIR) and act.sequence <= sequence)
+def _is_without_effect(act: Act, committed: int) -> bool:
+    """Say whether an act changes nothing, because what it asks for was done already."""
+    return act.kind in (SKIP, REPAIR) and act.sequence <= committed

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from stream_app.config import StreamSettings, TaskSettings
-from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
+from stream_app.join.constants import MAX_EVICTIONS
+from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Side
+from stream_app.serialization.erased_ids import cut_digests
+from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_state import (
     Closed,
     Dead,
@@ -46,10 +49,17 @@ def merge(examples: Iterable[Record], labels: Iterable[Record]) -> Iterator[Reco
             label = next(sides[1], None)
 
 
+def refusal(record: Record, stream: str) -> Reason | None:
+    """Return why a record whose value can be read is a dead letter, whatever the state; None if it is not."""
+    if record.key != stream.encode():
+        return Reason.WRONG_KEY
+    return Reason.BAD_TIME if record.time_ms <= 0 else None
+
+
 class ReferenceJoin:
     """The state of one task, and what becomes of its input records.
 
-    A subclass may override `begin`, `predict`, `learn`, `correct` and `report` to do the work of learners.
+    A subclass may override `begin`, `predict`, `learn`, `correct`, `forget` and `report` to do the work of learners.
 
     Args:
         settings: Everything that changes a result.
@@ -59,6 +69,7 @@ class ReferenceJoin:
         events: Events since `take_events` was called.
         position: Number of the last record in merge order; -1 before the first.
         leftovers: Streams that were reset; the next record closes what they hold.
+        stopped: The reasons of the streams that the breaker stopped, the oldest stop first.
     """
 
     def __init__(self, settings: TaskSettings) -> None:
@@ -67,6 +78,7 @@ class ReferenceJoin:
         self.events: list[Event] = []
         self.position = -1
         self.leftovers: list[Stream] = []
+        self.stopped: dict[str, str] = {}
 
     def take_events(self) -> list[Event]:
         """Return the events since the last call, in order."""
@@ -81,25 +93,14 @@ class ReferenceJoin:
         if isinstance(meaning, Reason):
             self.bury(record, meaning)
             return
-        if record.key != meaning.stream.encode():
-            self.bury(record, Reason.WRONG_KEY)
+        refused = _refused(self, record, meaning)
+        if refused is not None:
+            self.bury(record, refused)
             return
-        if record.time_ms <= 0:
-            self.bury(record, Reason.BAD_TIME)
-            return
-        stream = self.stream(meaning)
-        if stream is None:
-            self.bury(record, Reason.UNKNOWN_STREAM)
-            return
+        stream = self.streams[meaning.stream]
         if isinstance(meaning, Mark):
             self.mark(stream, record, meaning)
             return
-        if isinstance(meaning, Example):
-            if stream.features is None:
-                stream.features = len(meaning.features)
-            if stream.features != len(meaning.features):
-                self.bury(record, Reason.WRONG_DIMENSION)
-                return
         stream.time_ms = max(stream.time_ms, record.time_ms)
         stream.arrivals += 1
         self.expire(stream)
@@ -147,16 +148,15 @@ class ReferenceJoin:
     def close_leftovers(self) -> None:
         """Evict the pending examples of streams that were reset; their waiting labels become orphans."""
         for stream in self.leftovers:
-            for id_, example in stream.pending.in_order():
-                self.close(stream, id_, example, "evicted")
-            for _, waiting in stream.waiting.in_order():
-                self.bury(waiting.record, Reason.ORPHAN_LABEL)
+            labels = [label for _, label in stream.waiting.in_order()]
+            _end(self, stream, list(stream.pending.in_order()), labels, Cause.RESET)
         self.leftovers.clear()
 
     def reconfigure(self, settings: TaskSettings) -> None:
         """Continue under other settings; new learners, and learners of another kind under an old name, begin here."""
         self.settings = settings
         for stream in self.streams.values():
+            stream.apply_bounds(settings.join)
             for name in stream.replace_learners(settings.of_stream(stream.name).learners):
                 self.begin(stream, name)
 
@@ -176,16 +176,17 @@ class ReferenceJoin:
         self.predict(stream, example, record.offset)
         pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion)
         waiting = stream.take_label(example.id)
-        if self.expired(stream, record.time_ms):
-            self.close(stream, example.id, pending, "unlabelled")
+        if (late_ms := self.late_ms(stream, record.time_ms)) > 0:
+            self.close(stream, example.id, pending, Cause.EXPIRED_EXAMPLE)
             if waiting is not None:
-                self.bury(waiting.record, Reason.LATE_LABEL)
+                self.bury(waiting.record, Reason.LATE_LABEL, Cause.LATE_EXAMPLE, late_ms)
         elif waiting is not None:
             self.join(stream, example.id, pending, waiting)
         else:
             stream.pending.add(example.id, pending)
-            if len(stream.pending) > self.settings.join.max_pending_per_stream:
-                self.close_oldest_example(stream, "evicted")
+            excess = len(stream.pending) - self.settings.join.max_pending_per_stream
+            for _ in range(min(excess, MAX_EVICTIONS)):
+                self.close_oldest_example(stream, Cause.EVICTED_EXAMPLE)
 
     def predict(self, stream: Stream, example: Example, offset: int) -> None:
         """Let every learner predict; a setting decides whether all predictions are published or the champion's."""
@@ -210,18 +211,25 @@ class ReferenceJoin:
         elif closed is not None and closed.outcome == "joined":
             stream.closed[label.id] = self.again(stream, record, label, closed)
         elif closed is not None:
-            self.bury(record, Reason.LATE_LABEL)
-        elif self.expired(stream, record.time_ms) or record.dead_letter_bytes > join.max_waiting_bytes_per_stream:
-            self.bury(record, Reason.ORPHAN_LABEL)
+            self.bury(record, Reason.LATE_LABEL, closed.cause, stream.time_ms - closed.stream_time_ms)
+        elif (late_ms := self.late_ms(stream, record.time_ms)) > 0:
+            self.bury(record, Reason.ORPHAN_LABEL, Cause.OLD_LABEL, late_ms)
+        elif record.dead_letter_bytes > join.max_waiting_bytes_per_stream:
+            self.bury(record, Reason.ORPHAN_LABEL, Cause.LARGE_LABEL)
         else:
             stream.hold_label(label.id, arrived)
-            most, most_bytes = join.max_waiting_per_stream, join.max_waiting_bytes_per_stream
-            while len(stream.waiting) > most or stream.waiting_bytes > most_bytes:
-                self.bury_oldest_label(stream)
+            for _ in range(MAX_EVICTIONS):
+                if len(stream.waiting) > join.max_waiting_per_stream:
+                    self.bury_oldest_label(stream, Cause.TOO_MANY_LABELS)
+                elif stream.waiting_bytes > join.max_waiting_bytes_per_stream:
+                    self.bury_oldest_label(stream, Cause.TOO_MANY_BYTES)
+                else:
+                    break
 
     def again(self, stream: Stream, record: Record, label: Label, before: Known) -> Known:
         """Process a second label for an id; return what is remembered from then on."""
-        newer = self.settings.join.corrections == "correct" and label.revision > before.revision
+        corrects = self.settings.join.corrections == "correct" and getattr(before, "correctable", True)
+        newer = corrects and label.revision > before.revision
         if label.label == before.label:
             stream.duplicates += 1
             self.settle(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
@@ -251,8 +259,9 @@ class ReferenceJoin:
             example_offset=example.offset,
             label_offset=label.record.offset,
         )
-        closed = Closed(example.offset, example.features, label.label, label.revision, "joined", stream.time_ms)
-        self.remember(stream, id_, closed)
+        corrects = self.settings.join.corrections == "correct"
+        content = (example.offset, example.features, label.label, label.revision, "joined", stream.time_ms)
+        stream.remember(id_, Closed(*content, correctable=corrects), self.settings.join.max_closed_per_stream)
         if stream.labelled % self.settings.metrics.every_labels == 0:
             self.report(stream)
 
@@ -267,72 +276,76 @@ class ReferenceJoin:
     def correct(self, stream: Stream, learner: str, id_: str, label: int) -> None:
         """Note that an example that was learned has another class."""
 
+    def forget(self, stream: Stream, digests: frozenset[str]) -> None:
+        """Note that no learner keeps an example with such an id any more."""
+
     # Closing ----------------------------------------------------------------------------------------------------------
 
-    def expired(self, stream: Stream, time_ms: int) -> bool:
-        """Say whether stream time has passed the life of a record; a clock that runs ahead within its bound has not."""
-        return stream.time_ms > time_ms + self.settings.join.ttl_ms + self.settings.join.max_clock_lead_ms
+    def late_ms(self, stream: Stream, time_ms: int) -> int:
+        """Return how long ago, in stream time, a record of this time has expired; 0 or less: it has not."""
+        return stream.time_ms - time_ms - self.settings.join.life_ms
 
     def expire(self, stream: Stream) -> None:
         """Close what has expired by stream time, and forget what was closed long ago."""
-        join = self.settings.join
-        self.close_until(stream, stream.time_ms - join.ttl_ms - join.max_clock_lead_ms - 1)
-        stream.forget_until(stream.time_ms - join.closed_ttl_ms - 1)
+        self.close_until(
+            stream, stream.time_ms - self.settings.join.life_ms - 1, Cause.EXPIRED_EXAMPLE, Cause.EXPIRED_LABEL
+        )
+        stream.forget_until(stream.time_ms - self.settings.join.closed_ttl_ms - 1)
 
-    def close_until(self, stream: Stream, time_ms: int) -> None:
+    def close_until(self, stream: Stream, time_ms: int, of_examples: Cause, of_labels: Cause) -> None:
         """Close everything with a timestamp up to this one, the oldest first."""
         while (oldest := stream.oldest_until(time_ms)) is not None:
             if oldest[0] is Side.EXAMPLES:
-                self.close_oldest_example(stream, "unlabelled")
+                self.close_oldest_example(stream, of_examples)
             else:
-                self.bury_oldest_label(stream)
+                self.bury_oldest_label(stream, of_labels)
 
-    def close_oldest_example(self, stream: Stream, outcome: str) -> None:
+    def close_oldest_example(self, stream: Stream, cause: Cause) -> None:
         """Close the oldest pending example."""
         oldest = stream.pending.oldest()
         if oldest is not None and (example := stream.pending.pop(oldest[2])) is not None:
-            self.close(stream, oldest[2], example, outcome)
+            self.close(stream, oldest[2], example, cause)
 
-    def bury_oldest_label(self, stream: Stream) -> None:
+    def bury_oldest_label(self, stream: Stream, cause: Cause) -> None:
         """Give up the oldest waiting label."""
         oldest = stream.waiting.oldest()
         if oldest is not None and (label := stream.take_label(oldest[2])) is not None:
-            self.bury(label.record, Reason.ORPHAN_LABEL)
+            self.bury(label.record, Reason.ORPHAN_LABEL, cause, stream.time_ms - label.time_ms)
 
-    def close(self, stream: Stream, id_: str, example: Pending, outcome: str) -> None:
+    def close(self, stream: Stream, id_: str, example: Pending, cause: Cause) -> None:
         """End an example without a label."""
+        outcome = "evicted" if cause is Cause.EVICTED_EXAMPLE else "unlabelled"
         stream.evicted += outcome == "evicted"
         stream.unlabelled += outcome == "unlabelled"
         self.settle(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
-        self.remember(stream, id_, Closed(example.offset, example.features, None, 0, outcome, stream.time_ms))
-
-    def remember(self, stream: Stream, id_: str, closed: Closed) -> None:
-        """Remember a closed example, and forget the longest closed beyond the bound."""
-        stream.closed[id_] = closed
-        while len(stream.closed) > self.settings.join.max_closed_per_stream:
-            stream.closed.popitem(last=False)
+        closed = Closed(example.offset, example.features, None, 0, outcome, stream.time_ms, cause)
+        stream.remember(id_, closed, self.settings.join.max_closed_per_stream)
 
     # Marks ------------------------------------------------------------------------------------------------------------
 
     def mark(self, stream: Stream, record: Record, mark: Mark) -> None:
-        """Promote a learner at once, or advance the stream when both sides have sent the mark."""
-        if mark.kind is MarkKind.PROMOTE:
-            if mark.learner in stream.learners:
-                stream.champion = mark.learner
-            else:
-                self.bury(record, Reason.UNKNOWN_LEARNER)
-            return
-        assert mark.time_ms is not None  # noqa: S101  (the decoder refuses such a mark)
-        if stream.is_second_mark(record.side, mark.time_ms, self.settings.join.max_open_marks_per_stream):
-            self.close_until(stream, mark.time_ms)
+        """Obey a mark: at once, or if it advances the stream, when both sides have sent it."""
+        if mark.kind is MarkKind.RESUME:
+            self.stopped.pop(stream.name, None)
+        elif mark.kind is MarkKind.ERASE:
+            digests = cut_digests(mark.digests or "")
+            _end(self, stream, *stream.erase(digests), Cause.ERASED)
+            self.forget(stream, digests)
+        elif mark.kind is MarkKind.PROMOTE and mark.learner in stream.learners:
+            stream.champion = mark.learner
+        elif mark.kind is MarkKind.PROMOTE:
+            self.bury(record, Reason.UNKNOWN_LEARNER)
+        elif stream.is_second_mark(record.side, mark.time_ms or 0, self.settings.join.max_open_marks_per_stream):
+            self.close_until(stream, mark.time_ms or 0, Cause.ADVANCED_EXAMPLE, Cause.ADVANCED_LABEL)
             if stream.examples:
                 self.report(stream)
 
     # Events -----------------------------------------------------------------------------------------------------------
 
-    def bury(self, record: Record, reason: Reason) -> None:
+    def bury(self, record: Record, reason: Reason, cause: Cause = Cause.NONE, delay_ms: int = 0) -> None:
         """Make the record a dead letter, caused by the record at this position, which mostly is the record itself."""
-        self.events.append(Dead(self.position, reason, record))
+        explanation = "" if cause is Cause.NONE else explained(cause, delay_ms, self.settings.join)
+        self.events.append(Dead(self.position, reason, record, explanation))
 
     def settle(self, stream: Stream, id_: str, outcome: str, **cells: str | int | None) -> None:
         """Publish an outcome; `cells` are the fields of `Settled` that apply."""
@@ -341,3 +354,30 @@ class ReferenceJoin:
     def report(self, stream: Stream) -> None:
         """Publish one record of metrics for each learner."""
         self.events.extend(stream.reports(self.position))
+
+
+def _end(
+    join: ReferenceJoin, stream: Stream, examples: Iterable[tuple[str, Pending]], labels: Iterable[Waiting], why: Cause
+) -> None:
+    """Evict examples that an operator has taken out of a stream; the labels become orphans."""
+    for id_, example in examples:
+        stream.evicted += 1
+        join.settle(stream, id_, "evicted", learner=example.champion, example_offset=example.offset)
+    for label in labels:
+        join.bury(label.record, Reason.ORPHAN_LABEL, why)
+
+
+def _refused(join: ReferenceJoin, record: Record, meaning: Example | Label | Mark) -> Reason | None:
+    """Return why a well-formed record is a dead letter; None if its stream takes it, which is open then."""
+    if (reason := refusal(record, meaning.stream)) is not None:
+        return reason
+    stream = join.stream(meaning)
+    if stream is None:
+        return Reason.UNKNOWN_STREAM
+    if stream.name in join.stopped and not (isinstance(meaning, Mark) and meaning.kind is MarkKind.RESUME):
+        return Reason.STREAM_STOPPED
+    if isinstance(meaning, Example):
+        stream.features = stream.features or len(meaning.features)
+        if stream.features != len(meaning.features):
+            return Reason.WRONG_DIMENSION
+    return None

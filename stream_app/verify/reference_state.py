@@ -3,11 +3,12 @@
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from stream_app.config import LearnerSettings
-from stream_app.records import DEAD_LETTER_BYTES, Example, Header, Label, Mark, Reason, Side, stream_of_key
+from stream_app.config import JoinSettings, LearnerSettings
+from stream_app.records import DEAD_LETTER_BYTES, Cause, Example, Header, Label, Mark, Reason, Side, stream_of_key
 
 Meaning: TypeAlias = Example | Label | Mark | Reason
 """What a value says; a `Reason` where the value alone is cause enough for a dead letter."""
@@ -71,11 +72,12 @@ class Settled(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """A dead letter: the record and the reason."""
+    """A dead letter: the record and the reason, and for a label that was not joined, the words that explain it."""
 
     position: int
     reason: Reason
     record: Record
+    explanation: str = ""
 
 
 class Reported(NamedTuple):
@@ -122,7 +124,11 @@ class Waiting(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """What is remembered of an example; `stream_time_ms` is the stream time at which it was closed."""
+    """What is remembered of an example.
+
+    `stream_time_ms` is the stream time at which it was closed, `cause` that of a label that comes now. It is
+    `correctable` if it was joined while labels were corrected.
+    """
 
     offset: int
     features: bytes
@@ -130,6 +136,8 @@ class Closed(NamedTuple):
     revision: int
     outcome: str
     stream_time_ms: int
+    cause: Cause = Cause.NONE
+    correctable: bool = False
 
 
 Held = TypeVar("Held", Pending, Waiting)
@@ -191,8 +199,7 @@ class ByAge(Generic[Held]):
 class Stream:
     """Everything that is known of one stream.
 
-    `begun` is the number of labels that there had been when each learner began, `dropped` when a configuration first
-    removed a learner of this name. `closed` is in order of closing.
+    `begun` is the number of labels that there had been when each learner began. `closed` is in order of closing.
     """
 
     name: str
@@ -200,7 +207,6 @@ class Stream:
     learners: dict[str, LearnerSettings]
     champion: str
     begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    dropped: dict[str, int] = field(default_factory=dict)
     time_ms: int = -1
     arrivals: int = 0
     pending: ByAge[Pending] = field(default_factory=ByAge)
@@ -217,8 +223,6 @@ class Stream:
     def replace_learners(self, learners: Mapping[str, LearnerSettings]) -> list[str]:
         """Take other learners; return the names of those that begin here: new, or of another kind under an old name."""
         before, self.learners = self.learners, dict(learners)
-        for name in before.keys() - learners.keys():
-            self.dropped.setdefault(name, self.labelled)
         begin = [name for name in learners if name not in before or _shape(before[name]) != _shape(learners[name])]
         self.begun |= dict.fromkeys(begin, self.labelled)
         return begin
@@ -227,6 +231,21 @@ class Stream:
         """Let a label wait for its example."""
         self.waiting.add(id_, label)
         self.waiting_bytes += label.record.dead_letter_bytes
+
+    def erase(self, digests: frozenset[str]) -> tuple[list[tuple[str, Pending]], list[Waiting]]:
+        """Forget the ids with these digests; return the pending examples and the waiting labels, the oldest first."""
+        named = {id_ for id_ in (*self.pending.by_id, *self.waiting.by_id, *self.closed) if self.digest(id_) in digests}
+        examples = [(id_, held) for id_, held in self.pending.in_order() if id_ in named]
+        labels = [held for id_, held in self.waiting.in_order() if id_ in named]
+        for id_ in named:
+            self.pending.pop(id_)
+            self.take_label(id_)
+            self.closed.pop(id_, None)
+        return examples, labels
+
+    def digest(self, id_: str) -> str:
+        """Return the digest by which an `erase` mark names an id."""
+        return sha256(self.name.encode() + bytes(1) + id_.encode()).hexdigest()
 
     def take_label(self, id_: str) -> Waiting | None:
         """Take out the label that waits under this id."""
@@ -246,6 +265,21 @@ class Stream:
         """Forget the examples that were closed up to this stream time."""
         while self.closed and next(iter(self.closed.values())).stream_time_ms <= time_ms:
             self.closed.popitem(last=False)
+
+    def remember(self, id_: str, closed: Closed, most: int) -> None:
+        """Remember a closed example, and forget the longest closed beyond the bound."""
+        self.closed[id_] = closed
+        while len(self.closed) > most:
+            self.closed.popitem(last=False)
+
+    def apply_bounds(self, join: JoinSettings) -> None:
+        """Forget what exceeds other bounds, and without corrections what they need."""
+        del self.open_marks[: -join.max_open_marks_per_stream]
+        while len(self.closed) > join.max_closed_per_stream:
+            self.closed.popitem(last=False)
+        if join.corrections == "first":
+            for id_, closed in self.closed.items():
+                self.closed[id_] = closed._replace(correctable=False)
 
     def is_second_mark(self, side: Side, time_ms: int, most_open: int) -> bool:
         """Say whether the other side has sent this mark; if not, remember it, but no more than this many."""

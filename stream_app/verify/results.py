@@ -17,7 +17,8 @@ class Code(StrEnum):
 
     Attributes:
         UNREADABLE_RECORD: The value or the headers do not belong to a record of this topic.
-        DELETED_RECORDS: The beginning or the end of a partition is gone.
+        DELETED_RECORDS: Records were deleted (retention), so that something could not be checked; or the end of a
+            partition is gone.
         UNREAD_PARTITION: An input has records in a partition that no task reads.
         SPLIT_STREAM: A stream has records in several partitions.
         MISSING_PREDICTION: The reference join has a prediction that the topic lacks.
@@ -41,8 +42,8 @@ class Code(StrEnum):
         WRONG_RANGE: A commit does not start where the previous commit ended.
         MISSING_CONFIGURATION: No configuration is recorded before the first commit.
         INVALID_ACT: The text of an act cannot be read.
-        WRONG_COMMITTED_OFFSETS: The group's offsets or their metadata do not belong to a commit.
-        WRONG_DIGEST: A commit record or the committed offsets have another digest than a second run, or than before.
+        WRONG_DIGEST: A commit record has another digest than a second run, or than before.
+        WRONG_STOPPED_STREAMS: A commit record names other stopped streams than the acts and the marks so far.
         WRONG_METRIC: Predictions and outcomes give another figure.
         DECREASED_METRIC: A count is smaller than in the previous record.
         WRONG_CHANGE: What a metric says about changes contradicts itself or the previous record.
@@ -79,8 +80,8 @@ class Code(StrEnum):
     WRONG_RANGE = "wrong-range"
     MISSING_CONFIGURATION = "missing-configuration"
     INVALID_ACT = "invalid-act"
-    WRONG_COMMITTED_OFFSETS = "wrong-committed-offsets"
     WRONG_DIGEST = "wrong-digest"
+    WRONG_STOPPED_STREAMS = "wrong-stopped-streams"
     WRONG_METRIC = "wrong-metric"
     DECREASED_METRIC = "decreased-metric"
     WRONG_CHANGE = "wrong-change"
@@ -125,7 +126,7 @@ class Scope(NamedTuple):
         since: Where the first run began whose checkpoints led here.
         start: Where this run began.
         end: Where this run ended.
-        committed: The committed offsets.
+        committed: The input offsets after the last commit.
         low: The first offsets that are left.
     """
 
@@ -159,6 +160,15 @@ class Findings:
         self.count += 1
         if len(self.kept) < MAX_FINDINGS:
             self.kept.append(finding)
+
+    def mark(self) -> tuple[int, int]:
+        """Return a place to which `forget_after` can go back."""
+        return len(self.kept), self.count
+
+    def forget_after(self, mark: tuple[int, int]) -> None:
+        """Forget all findings since this mark."""
+        del self.kept[mark[0] :]
+        self.count = mark[1]
 
 
 @dataclass(slots=True)

@@ -67,6 +67,18 @@ class SequenceCheck(Generic[Expected, Found]):
         self._expected.extend((self._handler.key_of_expected(record), record) for record in records)
         self._compare(keep=LOOKAHEAD_RECORDS)
 
+    def expect_if_kept(self, records: Iterable[Expected]) -> None:
+        """Add records that come next, of which the first ones may have been deleted: begin with the first that is left.
+
+        Only the records of one commit are given: the topic begins among them, or after them.
+        """
+        rest = iter(records)
+        for record in rest:
+            key = self._handler.key_of_expected(record)
+            if self._expected or (self._look_ahead(1) and self._found[0][0] == key):
+                self.expect([record, *rest])
+                return
+
     def finish(self, *, running: bool) -> None:
         """Compare what is left.
 

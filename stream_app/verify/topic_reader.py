@@ -2,15 +2,28 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from stream_app.backends.base import Cluster, TopicPartition, Watermarks
+from stream_app.backends.partition_count import newest_records
 from stream_app.backends.reading import Row, read_rows
-from stream_app.config import TaskSettings
+from stream_app.config import TaskSettings, Topics
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark, MarkKind, Reason, Side
+from stream_app.records import (
+    MAX_ID_BYTES,
+    MAX_STREAM_BYTES,
+    SNAPSHOT,
+    Act,
+    Commit,
+    Example,
+    Label,
+    Mark,
+    MarkKind,
+    Reason,
+    Side,
+)
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
@@ -19,10 +32,18 @@ from stream_app.serialization.dead_letter import (
     read_dead_letter,
 )
 from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
 from stream_app.serialization.wire_format import format_of
+from stream_app.snapshot.format import Snapshot, parse_snapshots
 from stream_app.verify.output_checks import Output
+from stream_app.verify.partition.deleted import OUTPUT_NAMES, Horizon, OutputTopic, commits_of, horizons
 from stream_app.verify.reference_state import Meaning, Record
 from stream_app.verify.results import Code, Findings
+
+
+def _names_snapshots(record: Commit | Act) -> TypeGuard[Act]:
+    return isinstance(record, Act) and record.kind == SNAPSHOT
+
 
 SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
 
@@ -70,6 +91,40 @@ class PartitionReader:
         """Return the first offset of the partition and its end."""
         return self._cluster.watermarks(TopicPartition(topic, self._partition))
 
+    def first_commit(self, topic: str) -> Commit | None:
+        """Return the first commit record of progress; None if there is none."""
+        return next(commits_of(self._progress(topic)), None)
+
+    def last_commit(self, topic: str) -> Commit | None:
+        """Return the last commit record of progress; None before the first commit."""
+        newest = newest_records(self._cluster, TopicPartition(topic, self._partition))
+        return next((record for record in newest if isinstance(record, Commit)), None)
+
+    def snapshots(self, topic: str) -> tuple[Snapshot, ...]:
+        """Return the snapshots that progress names, newest first."""
+        newest = newest_records(self._cluster, TopicPartition(topic, self._partition), _names_snapshots)
+        return next((parse_snapshots(one.text) for one in newest if _names_snapshots(one)), ())
+
+    def _output_topic(self, name: str) -> OutputTopic:
+        found = self._cluster.topics([name])
+        return OutputTopic(name, found[name].topic_id if name in found else "", self.watermarks(name).low)
+
+    def horizons(self, topics: Topics, after: int = -1) -> tuple[Mapping[str, Horizon], bool]:
+        """Return where the outputs begin by now, and whether outputs of the commits after this offset were deleted."""
+        outputs = {name: self._output_topic(getattr(topics, name)) for name in OUTPUT_NAMES}
+        first = next(commits_of(self._progress(topics.progress, after + 1)), None)
+        is_whole = first is None or not any(
+            topic.low or topic.is_other(first, name) for name, topic in outputs.items()
+        )  # a topic that the first commit wrote to was not created later
+        return horizons(() if is_whole else commits_of(self._progress(topics.progress, after + 1)), outputs)
+
+    def _progress(self, topic: str, first: int = 0) -> Iterator[tuple[int, Commit | Act]]:
+        """Yield the records of progress that can be decoded; another reader reports the others."""
+        for row in self.rows(topic, first):
+            record = self.content(row.value)
+            if row.offset >= first and isinstance(record, Commit | Act):
+                yield row.offset, record
+
     def rows(self, topic: str, first: int = 0) -> Iterator[Row]:
         """Yield the records from this offset up to the end of the partition at the time of the first poll."""
         reader = self._cluster.reader(TopicPartition(topic, self._partition))
@@ -79,22 +134,15 @@ class PartitionReader:
         return read_rows(reader, f"{topic}[{self._partition}]")
 
     def inputs(self, topic: str, end: int) -> Iterator[Row]:
-        """Yield the records below `end`; add a finding if their beginning or end was deleted."""
-        if not end:
-            return
-        if low := self.watermarks(topic).low:
-            text = f"starts at offset {low}: the audit needs every record, older records are gone"
+        """Yield the records below `end` that are left; add a finding if the partition ends before it."""
+        high = self.watermarks(topic).high
+        if high < end:
+            text = f"ends at offset {high}, but the records below {end} were there once"
             self._add(Code.DELETED_RECORDS, topic, None, text)
-        following = 0
-        for row in self.rows(topic):
+        for row in self.rows(topic) if end else ():
             if row.offset >= end:
                 return
-            following = row.offset + 1
             yield row
-            if following >= end:
-                return
-        text = f"ends at offset {following}, but the records below {end} were there once"
-        self._add(Code.DELETED_RECORDS, topic, None, text)
 
     def decoded(self, topic: str, kinds: tuple[type[Decoded], ...], first: int = 0) -> Iterator[tuple[Row, Decoded]]:
         """Yield the records of these kinds from this offset on; add a finding for any other record."""
@@ -120,12 +168,12 @@ class PartitionReader:
         for row in self.rows(topic):
             record = self.content(row.value)
             if isinstance(record, kind):
-                yield Output(row.offset, row.timestamp_ms, row.key, record, row.headers)
+                yield Output(row.offset, row.key, record, row.headers)
 
     def outputs(self, topic: str, kind: type[Decoded]) -> Iterator[Output[Decoded]]:
         """Yield the records of an output topic, and count all records."""
         for row, record in self._decode(topic, self._count(topic), (kind,)):
-            yield Output(row.offset, row.timestamp_ms, row.key, record, row.headers)
+            yield Output(row.offset, row.key, record, row.headers)
 
     def _count(self, topic: str) -> Iterator[Row]:
         for row in self.rows(topic):
@@ -144,7 +192,7 @@ class PartitionReader:
                 text = f"lacks the headers of a dead letter: {', '.join(DEAD_LETTER_HEADERS)}"
                 self._add(Code.UNREADABLE_RECORD, topic, row.offset, text)
             else:
-                yield Output(row.offset, row.timestamp_ms, row.key, letter, row.headers)
+                yield Output(row.offset, row.key, letter, row.headers)
 
     def _add(self, code: Code, topic: str, offset: int | None, text: str) -> None:
         self._findings.add(code, topic, self._partition, offset, text)
@@ -217,11 +265,13 @@ def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:
     if not 1 <= len(record.stream.encode()) <= MAX_STREAM_BYTES:
         return Reason.BAD_ID
     if isinstance(record, Mark):
-        if record.kind is MarkKind.ADVANCE:
-            allowed = record.time_ms is not None and record.time_ms >= 0
-        else:
-            allowed = bool(record.learner)
-        return None if allowed else Reason.UNDECODABLE
+        allowed = {
+            MarkKind.ADVANCE: record.time_ms is not None and record.time_ms >= 0,
+            MarkKind.PROMOTE: bool(record.learner),
+            MarkKind.RESUME: True,
+            MarkKind.ERASE: bool(record.digests) and len(record.digests or "") % DIGEST_CHARACTERS == 0,
+        }
+        return None if allowed[record.kind] else Reason.UNDECODABLE
     if not 1 <= len(record.id.encode()) <= MAX_ID_BYTES:
         return Reason.BAD_ID
     if isinstance(record, Label):

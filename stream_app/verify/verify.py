@@ -1,12 +1,12 @@
 """`areba verify`: check from the topics alone that every record is accounted for and every result is right.
 
 Each partition is checked separately (`partition_check`): the chain of progress records, then all outputs against the
-reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics_check`).
+reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics`).
 What replayers say that they sent is compared with the inputs (`manifest_check`). No worker is asked, and neither the
 task nor its join is imported. With `rerun`, all stages are run again besides, and every output, the digests and the
 final models must be equal to the bit (`second_run`).
 
-While a group is at work, it is checked up to the offsets that it had committed when the check of a partition began.
+While a group is at work, it is checked up to its last commit when the check of a partition began.
 """
 
 import math
@@ -28,7 +28,7 @@ from stream_app.records import Mark, Side
 from stream_app.serialization.wire_format import format_of
 from stream_app.terminal import Terminal, simple_table
 from stream_app.verify.manifest_check import ManifestCheck, Sent
-from stream_app.verify.partition_check import PartitionCheck
+from stream_app.verify.partition.partition_check import How, PartitionCheck
 from stream_app.verify.results import Code, Figures, Finding, Findings, Scope
 from stream_app.verify.second_run.checkpoint import CheckpointFile, Ended, Identity
 
@@ -191,6 +191,7 @@ def verify(
     rerun: bool = False,
     models: Mapping[int, str] | None = None,
     checkpoint: Path | None = None,
+    partial: bool = False,
     on_progress: Callable[[int, int], None] = _nothing,
 ) -> Report:
     """Check all records of an application.
@@ -205,6 +206,7 @@ def verify(
         rerun: Whether to run all stages again and compare every output and the final models.
         models: By partition, the digest of the final models that a worker logged; needs `rerun`.
         checkpoint: The file in which a run keeps where it ended; needs `rerun`, and takes no manifests.
+        partial: Whether records that were deleted are accepted: then they are a note, and no finding.
         on_progress: Takes the number of partitions that are done and the number of all partitions.
 
     Raises:
@@ -220,7 +222,7 @@ def verify(
     partitions = _partitions(cluster, config)
     file = None if checkpoint is None else CheckpointFile(checkpoint, _identity(cluster, config))
     before = {} if file is None else file.read()
-    checker = _Checker(cluster, config, checks, partitions)
+    checker = _Checker(cluster, config, checks, partitions, accepts_deleted=partial)
     for partition in range(partitions):
         on_progress(partition, partitions)
         wanted = (models or {}).get(partition)
@@ -271,16 +273,26 @@ class _Checker:
         config: The configuration of the application.
         manifests: What replayers sent.
         partitions: The number of tasks.
+        accepts_deleted: Whether records that were deleted are a note, and no finding.
 
     Attributes:
         ended: By partition, what a checkpoint holds.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, manifests: Sequence[ManifestCheck], partitions: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        manifests: Sequence[ManifestCheck],
+        partitions: int,
+        *,
+        accepts_deleted: bool,
+    ) -> None:
         self._cluster = cluster
         self._config = config
         self._manifests = manifests
         self._partitions = partitions
+        self._accepts_deleted = accepts_deleted
         self._findings = Findings()
         self._later: list[Finding] = []  # shown after the findings of the partitions, however many there are
         self._notes: list[str] = []
@@ -294,16 +306,8 @@ class _Checker:
 
     def check(self, partition: int, *, wanted_models: str | None, rerun: bool, checkpoint: Ended | None) -> None:
         """Check one partition."""
-        check = PartitionCheck(
-            self._cluster,
-            self._config,
-            partition,
-            self._findings,
-            self._manifests,
-            wanted_models=wanted_models,
-            rerun=rerun,
-            checkpoint=checkpoint,
-        )
+        how = How(rerun, wanted_models, checkpoint, self._accepts_deleted)
+        check = PartitionCheck(self._cluster, self._config, partition, self._findings, self._manifests, how)
         checked = check.run()
         self._notes += checked.notes
         self._scopes[partition] = checked.scope
@@ -334,6 +338,11 @@ class _Checker:
     def check_manifest(self, manifest: ManifestCheck) -> None:
         """Compare a manifest with what the topics hold, and its digest where the order of sending can be derived."""
         name = manifest.path.name
+        places = (TopicPartition(topic, number) for topic, number, first, end in manifest.ranges)
+        lows = [self._cluster.watermarks(place).low for place in places]
+        if any(low > first for low, (_, _, first, _) in zip(lows, manifest.ranges, strict=True)):
+            self._notes.append(f"{name}: was not compared: records that it lists were deleted")
+            return
         self._later += [Finding(Code.WRONG_MANIFEST_COUNT, fault) for fault in manifest.faults()]
         if not manifest.order_is_known:
             self._notes.append(f"{name}: its digest was not checked: it sent records out of order")
@@ -362,7 +371,8 @@ class _Checker:
 
     def report(self) -> Report:
         """Return everything that was found."""
-        split = (split_text(stream, homes) for stream, homes in sorted(self._homes.items()) if len(homes) > 1)
+        homes = sorted(self._homes.items())
+        split = (f"stream {stream!r} {split_text(places)}" for stream, places in homes if len(places) > 1)
         later = [*(Finding(Code.SPLIT_STREAM, text) for text in split), *self._later]
         return Report(
             figures=self._figures,

@@ -4,9 +4,8 @@ Rebalances are eager: the group takes back all tasks and then assigns most of th
 that comes back unchanged continues without a restore.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from stream_app.backends.base import Committed, TopicPartition
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask
 
@@ -36,21 +35,17 @@ class KeptTasks:
         for number in [number for number in self._tasks if number not in numbers]:
             self._tasks.pop(number).close()
 
-    def take(self, number: int, committed: Mapping[TopicPartition, Committed | None]) -> OwnedTask | None:
-        """Return a kept task if nobody has committed anything for it since; close it otherwise.
-
-        Every commit moves the offsets or changes their metadata, so equal offsets with equal metadata mean that the
-        state in memory is the committed state. Offsets that an open transaction holds are not known; the caller waits
-        until they are.
+    def take(self, number: int, progress_end: int) -> OwnedTask | None:
+        """Return a kept task if nobody has written to its progress since; close it otherwise.
 
         Args:
             number: The number of the task.
-            committed: The group's committed offsets, of this task's inputs at least.
+            progress_end: The end of its progress, below which no transaction is open.
         """
         task = self._tasks.pop(number, None)
         if task is None:
             return None
-        if tuple(committed.get(partition) for partition in task.inputs) == task.committed:
+        if task.position.progress_end == progress_end:
             return task
         task.close()
         return None

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from stream_app import events
@@ -11,14 +12,17 @@ from stream_app.backends.base import Clock, TopicPartition
 from stream_app.backends.partitioner import Misplaced
 from stream_app.config.memory_bound import MemoryBound
 from stream_app.errors import StateError
-from stream_app.pipeline.outputs import OUTPUT_TOPICS, DeadCount
+from stream_app.pipeline.outputs import OUTPUT_TOPICS, DeadCount, Erased
+from stream_app.pipeline.watched.table_use import Crowding
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Reason
 from stream_app.recovery.live_task import BatchCounts
+from stream_app.snapshot.stops import MAX_NAMED_STOPS, resume_hint
 from stream_app.task_state import TaskState
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.figures import Figures
 from stream_app.worker.pages.metrics import INPUTS
+from stream_app.worker.stream_warnings import INTERVAL_S, CrowdedStreams, MissingLabels
 
 REASON_HEADER = "areba.reason"
 
@@ -27,16 +31,8 @@ REPORT_INTERVAL_S = 10.0
 STEP_LIMIT_S = 60.0
 """Longest step of a worker that counts as alive: a batch takes 0.2 s, a restore slice one second."""
 
-WARNING_INTERVAL_S = 60.0
+WARNING_INTERVAL_S = INTERVAL_S
 """Time between two warnings of one kind; the later one includes the count of everything in between."""
-
-NAMED_STREAMS = 5
-"""Streams that a log line names; the rest are only counted."""
-
-
-def resume_hint(task: int) -> str:
-    """Return the hint that tells an operator how to resume a task that the breaker stopped."""
-    return f"fix the producer, then: areba resume --task {task}"
 
 
 class Place(NamedTuple):
@@ -78,6 +74,19 @@ class _Buried:
     place: Place | None = None
 
 
+def _begin_counters(figures: Figures, task: int) -> None:
+    """Begin the counters of a task at 0: to Prometheus, the first value of a counter is no increase."""
+    for counter in (metrics.MISPLACED_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
+        figures.add(counter, 0, task)
+    figures.set(metrics.MISPLACED_STREAMS, 0, task)
+    for name in INPUTS:
+        figures.add(metrics.INPUT_RECORDS, 0, task, name)
+    for topic in OUTPUT_TOPICS:
+        figures.add(metrics.OUTPUT_RECORDS, 0, task, topic)
+    for reason in Reason:
+        figures.add(metrics.DEAD_LETTERS, 0, task, reason.text)
+
+
 class Observer:
     """Writes what happens to the log and keeps the figures for `/metrics`.
 
@@ -103,9 +112,8 @@ class Observer:
         self._misplaced: set[int] = set()  # tasks that have been logged
         self._saving_bytes: dict[int, int] = {}
         self._buried: dict[Reason, _Buried] = {}
-        self._silent: dict[int, dict[str, str]] = {}  # by task: the streams without labels, and why
-        self._new_silent: dict[str, str] = {}  # no warning logged yet
-        self._silent_warned_s = -WARNING_INTERVAL_S
+        self._missing = MissingLabels(self._logger)
+        self._crowded = CrowdedStreams(self._logger)
         self._untraced = 0
         self._untraced_said_s: float | None = None
         self.figures = Figures()
@@ -118,14 +126,17 @@ class Observer:
     def progressed(self) -> None:
         """Record that the current step made progress."""
 
+    def cut_off(self, cause: str) -> None:
+        """Record that no broker can be reached, and why, as far as the clients say."""
+
     def round_ended(self, silence_s: float) -> None:  # noqa: ARG002  (for subclasses)
         """Record the end of a round, with or without a commit, and the seconds since a broker last answered."""
         now_s = self._clock.monotonic_s()
         for reason, buried in self._buried.items():
             if buried.count and now_s - buried.warned_s >= WARNING_INTERVAL_S:
                 self._warn_of_dead(reason, buried, now_s)
-        if self._new_silent and now_s - self._silent_warned_s >= WARNING_INTERVAL_S:
-            self._warn_of_labels(now_s)
+        self._missing.warn(now_s)
+        self._crowded.warn(now_s)
 
     def restarted(self, *, errors: int, outages: int, was_fenced: bool) -> None:
         """Record how often the process restarted itself within the last hour, and whether it was fenced last."""
@@ -137,19 +148,7 @@ class Observer:
         """Record that the group gave these tasks to this worker."""
         events.log(events.ASSIGNED, self._logger, tasks=_list(tasks))
         for task in tasks:
-            self._begin_counters(task)
-
-    def _begin_counters(self, task: int) -> None:
-        """Begin the counters of a task at 0: to Prometheus, the first value of a counter is no increase."""
-        for counter in (metrics.MISPLACED_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
-            self.figures.add(counter, 0, task)
-        self.figures.set(metrics.MISPLACED_STREAMS, 0, task)
-        for name in INPUTS:
-            self.figures.add(metrics.INPUT_RECORDS, 0, task, name)
-        for topic in OUTPUT_TOPICS:
-            self.figures.add(metrics.OUTPUT_RECORDS, 0, task, topic)
-        for reason in Reason:
-            self.figures.add(metrics.DEAD_LETTERS, 0, task, reason.text)
+            _begin_counters(self.figures, task)
 
     def revoked(self, tasks: Sequence[int]) -> None:
         """Record that the group revoked these tasks."""
@@ -157,13 +156,13 @@ class Observer:
         for task in tasks:
             self._offsets.pop(task, None)
             self._saving_bytes.pop(task, None)
-            for stream in self._silent.pop(task, {}):
-                self._new_silent.pop(stream, None)
+            self._missing.forget(task)
+            self._crowded.forget(task)
             self.figures.drop_task(task)
             self._allocated.pop(task, None)
 
-    def owned(self, task: int, committed: tuple[int, int]) -> None:
-        """Record that a task must be restored up to these offsets; `assigned` or `aborted` has been logged before."""
+    def owned(self, task: int) -> None:
+        """Record that a task must be restored; `assigned` or `aborted` has been logged before."""
 
     def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:  # noqa: ARG002  (for subclasses)
         """Record that a task came back as it was: its sequence and its offsets."""
@@ -189,8 +188,8 @@ class Observer:
         """Record that a snapshot of a task cannot be read."""
         events.log(events.DAMAGED, self._logger, task=task, problem=problem)
 
-    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
-        """Record that a task is live: its sequence, the snapshot's sequence, and the records processed again."""
+    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:  # noqa: ARG002  (for subclasses)
+        """Record that a task is live: its sequence and offsets, the snapshot's sequence, and the records replayed."""
         events.log(events.RESTORED, self._logger, task=task, sequence=sequence, records=records, snapshot=snapshot)
 
     def changed(self, task: int, lines: Sequence[str]) -> None:
@@ -219,9 +218,10 @@ class Observer:
         events.log(events.SNAPSHOT_STARTED, self._logger, task=task, sequence=sequence, size=size)
         self._saving_bytes[task] = size
 
-    def saved(self, task: int, sequence: int) -> None:
-        """Record that a snapshot is complete in the changelog."""
-        events.log(events.SNAPSHOT_COMPLETE, self._logger, task=task, sequence=sequence)
+    def saved(self, task: int, sequence: int, *, has_purged: bool) -> None:
+        """Record that a snapshot is complete in the changelog, and whether the changelog has lost what was erased."""
+        for event in (events.SNAPSHOT_COMPLETE, *([events.PURGED] if has_purged else [])):
+            events.log(event, self._logger, task=task, sequence=sequence)
         self.figures.add(metrics.SNAPSHOTS, 1, task)
         self.figures.add(metrics.SNAPSHOT_BYTES, self._saving_bytes.pop(task, 0), task)
 
@@ -243,14 +243,14 @@ class Observer:
         events.log(events.TAKEN_OVER, self._logger, tasks=_list(tasks), transactional_id=transactional_id)
 
     def repaired(self, task: int, records: Mapping[str, int]) -> None:
-        """Record how many committed but unreadable outputs were published again, by topic."""
-        counts = " ".join(f"{topic}={count}" for topic, count in records.items()) or "offsets"
+        """Record how many committed but unreadable outputs were published again, by topic, or progress alone."""
+        counts = " ".join(f"{topic}={count}" for topic, count in records.items()) or "progress"
         events.log(events.REPAIRED, self._logger, task=task, counts=counts)
 
-    def grown(self, lines: Sequence[str]) -> None:
-        """Record which topics have more partitions than the application has tasks, and what to do."""
+    def wrong_topics(self, lines: Sequence[str]) -> None:
+        """Record what is wrong with the topics, and what to do."""
         for line in lines:
-            events.log(events.GROWN, self._logger, problem=line)
+            events.log(events.TOPICS_AT_RISK, self._logger, problem=line)
 
     def freed(self, tasks: Sequence[int]) -> None:
         """Record that these tasks no longer wait for a hanging transaction."""
@@ -261,13 +261,23 @@ class Observer:
         """Record that a task was parked: it cannot be restored or processed."""
         events.log(events.PARKED, self._logger, task=task, problem=problem, code=problem.code)
 
-    def tripped(self, task: int, problem: str) -> None:
-        """Record that the breaker stopped a task."""
-        events.log(events.TRIPPED, self._logger, task=task, problem=problem, hint=resume_hint(task))
+    def stopped_streams(self, task: int, stops: Mapping[str, str]) -> None:
+        """Record which streams of a task the breaker stopped, and why; the log names the first of many."""
+        for stream, reason in islice(stops.items(), MAX_NAMED_STOPS):
+            self.figures.set(metrics.STOPPED_STREAMS, 1, task, stream)
+            hint = resume_hint(stream)
+            events.log(events.STREAM_STOPPED, self._logger, task=task, stream=stream, problem=reason, hint=hint)
 
-    def resumed(self, task: int) -> None:
-        """Record that an operator resumed a task that the breaker had stopped."""
-        events.log(events.RESUMED, self._logger, task=task)
+    def resumed_streams(self, task: int, streams: Sequence[str]) -> None:
+        """Record that an operator resumed streams that the breaker had stopped; the log names the first of many."""
+        for stream in streams[:MAX_NAMED_STOPS]:
+            self.figures.set(metrics.STOPPED_STREAMS, 0, task, stream)
+            events.log(events.STREAM_RESUMED, self._logger, task=task, stream=stream)
+
+    def erased(self, task: int, every: Sequence[Erased]) -> None:
+        """Record how much of a task's state marks have erased."""
+        for erased in every:
+            events.log(events.ERASED, self._logger, task=task, **erased._asdict())
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
         """Record the clean stop of a task: its sequence, and the digest of its models."""
@@ -284,14 +294,8 @@ class Observer:
         self.figures.set(metrics.MISPLACED_STREAMS, found.streams, task)
         if task not in self._misplaced:
             self._misplaced.add(task)
-            events.log(
-                events.MISPLACED,
-                self._logger,
-                task=task,
-                records=found.records,
-                stream=found.stream,
-                partition=found.belongs_to,
-            )
+            where = {"stream": found.stream, "partition": found.belongs_to}
+            events.log(events.MISPLACED, self._logger, task=task, records=found.records, **where)
 
     def dropped_traces(self, task: int, records: int) -> None:
         """Record how many records of a committed batch lacked a valid trace context; their outputs carry none."""
@@ -347,6 +351,7 @@ class Observer:
             side=last.side.name.lower(),
             offset=last.offset,
             command=look,
+            why=f": {last.explanation}" if last.explanation else "",
         )
         self._buried[reason] = _Buried(now_s)
 
@@ -357,24 +362,29 @@ class Observer:
         at = {"task": task, "stream": stream, "learner": learner, "event_time_ms": event_time_ms}
         events.log(events.CHANGE_FLAGGED, self._logger, **at, changes=changes, left_out=left_out)
 
-    def labels(self, task: int, stream: str, problem: str | None) -> None:
-        """Record whether the labels of a stream come; `problem` says why an operator should look, None if they come."""
-        silent = self._silent.setdefault(task, {})
-        if problem is not None:
-            if stream not in silent:
-                self._new_silent[stream] = problem
-            silent[stream] = problem
-        elif silent.pop(stream, None) is not None and self._new_silent.pop(stream, None) is None:
-            events.log(events.LABELS_RETURNED, self._logger, task=task, stream=stream)
-        self.figures.set(metrics.STREAMS_WITHOUT_LABELS, len(silent), task)
+    def guarded(self, task: int, stream: str, learner: str, limited: int, refused: int) -> None:
+        """Record that a learner met values which a network cannot take as they stand."""
+        at = {"task": task, "stream": stream, "learner": learner}
+        events.log(events.VALUES_LIMITED, self._logger, **at, examples=limited, steps=refused)
 
-    def _warn_of_labels(self, now_s: float) -> None:
-        named = "; ".join(f"{stream!r}: {why}" for stream, why in [*self._new_silent.items()][:NAMED_STREAMS])
-        more = len(self._new_silent) - NAMED_STREAMS
-        streams = f"{named}; and of {more} more streams" if more > 0 else named
-        events.log(events.LABELS_MISSING, self._logger, streams=streams)
-        self._new_silent.clear()
-        self._silent_warned_s = now_s
+    def labels(self, task: int, stream: str, problem: str | None, labelled: int) -> bool:
+        """Record whether the labels of a stream come; say whether they are missing.
+
+        Args:
+            task: The task.
+            stream: The stream.
+            problem: Why an operator should look. Without a problem, labels that were missing come again only if some
+                were joined since: the signs of a problem can also be forgotten.
+            labelled: How many labels the stream has had; after a reset, fewer than before.
+        """
+        missing = self._missing.look(task, stream, problem, labelled)
+        self.figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(task), task)
+        return missing
+
+    def tables(self, task: int, stream: str, crowding: Crowding | None) -> None:
+        """Record which table of a stream is about to lose what is needed; None: no table is."""
+        self._crowded.look(task, stream, crowding)
+        self.figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(task), task)
 
 
 def _list(tasks: Sequence[int]) -> str:

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from stream_app.backends.base import Clock, Committed, Fetched, TopicPartition
+from stream_app.backends.base import Clock, Fetched, TopicPartition
 from stream_app.backends.partitioner import Placement
 from stream_app.errors import ErrorCode, StateError
 from stream_app.recovery.commit_point import CommitPoint
 from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps
 from stream_app.task_state import TaskState
-from stream_app.worker.progress_trimmer import ProgressTrimmer
+from stream_app.worker.retention.progress_trimmer import ProgressTrimmer
 
 
 class Restored(NamedTuple):
@@ -60,8 +60,6 @@ class OwnedTask:
         waiting: Fetched records of both inputs that are not processed yet.
         position: Where its state is, in inputs, progress and outputs.
         report: What the restore found and did.
-        committed: The offsets of both inputs, with their metadata, that the group had when the task was assigned, or
-            that this worker has committed since; None for an input without a committed offset.
     """
 
     def __init__(
@@ -73,10 +71,8 @@ class OwnedTask:
         self.waiting = restore.waiting
         self.position = restore.position
         self.report = restore.report
-        self.target = restore.request.point
         self.trimmer = trimmer
         self.placement = placement
-        self.committed: tuple[Committed | None, Committed | None] = None, None
         self._clock = clock
         self._work: _Work = _Restoring(restore, restore.run())
 
@@ -87,14 +83,12 @@ class OwnedTask:
             return self._work.restore.state
         if isinstance(self._work, _Parked):
             return TaskState.PARKED
-        return TaskState.TRIPPED if self._work.is_tripped else TaskState.LIVE
+        return TaskState.LIVE
 
     @property
     def problem(self) -> str | None:
-        """Why the task takes no new records; None where it takes them, or is being restored."""
-        if isinstance(self._work, _Parked):
-            return str(self._work.problem)
-        return self.position.tripped if isinstance(self._work, LiveTask) else None
+        """Why the task is parked; None for another task."""
+        return str(self._work.problem) if isinstance(self._work, _Parked) else None
 
     @property
     def code(self) -> ErrorCode | None:
@@ -103,7 +97,7 @@ class OwnedTask:
 
     @property
     def live(self) -> LiveTask:
-        """The live task; only a task in the state LIVE or TRIPPED has one."""
+        """The live task; only a task in the state LIVE has one."""
         match self._work:
             case LiveTask() as live:
                 return live
@@ -212,5 +206,3 @@ class OwnedTask:
     def _close_work(self) -> None:
         if isinstance(self._work, _Restoring):
             self._work.steps.close()
-        elif isinstance(self._work, LiveTask):
-            self._work.close()

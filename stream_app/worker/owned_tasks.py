@@ -1,12 +1,10 @@
 """The tasks that the group has given to a worker: their assignment, the reading of their inputs, and their commits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from stream_app.backends.base import Cluster, Committed, Fetched, TopicPartition
-from stream_app.backends.partition_count import grown, partitions_of
+from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.backends.partitioner import Placement
-from stream_app.backends.topics import largest_batch_bytes
-from stream_app.config import Config, Topics
+from stream_app.config import Config
 from stream_app.errors import (
     ErrorCode,
     OwnCodeError,
@@ -14,61 +12,23 @@ from stream_app.errors import (
     StateError,
     TransactionAbortedError,
     UnknownOutcomeError,
-    UnstableOffsetsError,
 )
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.commit_point import RestoreTarget, committed_target
 from stream_app.recovery.restore import Restore
 from stream_app.recovery.restore_request import RestoreRequest, Times, Writer
-from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.task_state import TaskState
 from stream_app.worker.kept_tasks import KeptTasks
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
-from stream_app.worker.progress_trimmer import ProgressTrimmer
+from stream_app.worker.retention.progress_trimmer import ProgressTrimmer
+from stream_app.worker.retention.topic_watch import TopicWatch
 from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound, logs_of
 from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
 
 MAX_ABORTS_IN_A_ROW = 10
 """Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
-
-OFFSETS_TIMEOUT_S = 0.5
-"""Longest wait for committed offsets that an open transaction holds: the loop has other tasks to serve."""
-
-
-class TopicWatch:
-    """The number of partitions that the application uses, and what the cluster says about its topics.
-
-    Attributes:
-        partitions: The number of all tasks, recorded in progress; 0 before `begin`.
-        input_ids: The topic ids of examples and labels when they were last read.
-    """
-
-    def __init__(self, cluster: Cluster, topics: Topics, observer: Observer) -> None:
-        self.partitions = 0
-        self.input_ids = UNKNOWN.topic_ids
-        self._cluster = cluster
-        self._topics = topics
-        self._observer = observer
-        self._reported: tuple[str, ...] = ()  # the lines about grown topics that were logged last
-
-    def begin(self) -> None:
-        """Read the number of tasks and the topics."""
-        self.partitions = partitions_of(self._cluster, self._topics)
-        self.read()
-
-    def read(self) -> None:
-        """Read the ids of the input topics, and report topics that have grown."""
-        found = self._cluster.topics(self._topics)
-        inputs = (self._topics.examples, self._topics.labels)
-        examples, labels = (found[name].topic_id if name in found else "" for name in inputs)
-        self.input_ids = (examples, labels)
-        lines = grown(found, self._topics, self.partitions)
-        if lines != self._reported:
-            self._observer.grown(lines)
-        self._reported = lines
 
 
 class OwnedTasks:
@@ -85,6 +45,7 @@ class OwnedTasks:
         inputs: Starts and stops the reading of the tasks' inputs.
         new: Numbers of the tasks that are assigned and not yet being restored.
         aborts: Transactions in a row that were aborted; 0 once one is committed.
+        topic_watch: Knows the topics.
         transaction_began_s: When the last transaction began, by the monotonic clock.
     """
 
@@ -108,7 +69,8 @@ class OwnedTasks:
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
         self._generation = 0
         self._group: object = None
-        self._topic_watch = TopicWatch(ports.cluster, config.topics, observer)
+        self._was_too_large = False  # a topic has refused a record, and its limit was not read since
+        self.topic_watch = TopicWatch(ports.cluster, config, observer)
 
     @property
     def all(self) -> Sequence[OwnedTask]:
@@ -123,9 +85,9 @@ class OwnedTasks:
 
     def begin(self) -> int:
         """Read the number of the application's tasks and the limits of its topics, and return that number."""
-        self._topic_watch.begin()
-        self._limit_dead_letters(self._dead_letter_bytes())
-        return self._topic_watch.partitions
+        self.topic_watch.begin()
+        self._limit_dead_letters(self.topic_watch.dead_letter_bytes)
+        return self.topic_watch.identity.partitions
 
     def note_transaction(self) -> None:
         """Note that a transaction begins now."""
@@ -140,8 +102,12 @@ class OwnedTasks:
         self._group = self._ports.source.group_metadata()
         self._observer.assigned(numbers)
         self.new = list(numbers)
+        self.topic_watch.expire()  # the group also assigns when an input has grown
         self._kept.close_others(numbers)
         self._watch.assigned()
+        for number in numbers:
+            if number in self._kept:
+                self._watch.wait_for(number)
 
     def revoked(self, numbers: Sequence[int]) -> None:
         """Give up tasks that the group has taken back; they stay in memory until the next assignment."""
@@ -173,22 +139,26 @@ class OwnedTasks:
             return
         self._watch.end_own(self.new)
         free = [number for number in self.new if number not in self._kept and not self._watch.is_open(number)]
-        committed = self._committed(free)
-        if not committed:
+        if not free or not self.topic_watch.is_read():
             return
-        self._topic_watch.read()
+        starts = self.topic_watch.first_offsets([place for number in free for place in self._inputs_of(number)])
+        if starts is None:
+            return
+        if self._was_too_large:
+            self._was_too_large = False
+            self._lower_limit(self.topic_watch.dead_letter_bytes)
         self.new = [number for number in self.new if number not in free]
-        self._restore({number: self._inputs_of(number) for number in free}, committed)
+        for number in free:
+            examples, labels = self._inputs_of(number)
+            task = self._created((examples, labels), (starts[examples], starts[labels]))
+            task.position.progress_end = self._watch.progress_end(number)
+            self._add(task)
+            self._observer.owned(number)
 
     def _continue_kept(self) -> None:
         """Continue the tasks that come back as they were; the others are new tasks like any other."""
-        kept = [number for number in self.new if number in self._kept and not self._watch.is_open(number)]
-        committed = self._committed(kept)
-        if not committed:
-            return
-        self._topic_watch.read()  # the group also assigns when an input has grown
-        for number in kept:
-            task = self._kept.take(number, committed)
+        for number in [number for number in self.new if number in self._kept and not self._watch.is_open(number)]:
+            task = self._kept.take(number, self._watch.progress_end(number))
             if task is None:
                 continue
             self.new.remove(number)
@@ -196,64 +166,24 @@ class OwnedTasks:
             self._add(task)
             self.inputs.start(task)
             self._observer.continued(number, task.point.sequence, task.offsets)
+            self._observer.stopped_streams(number, task.live.task.stopped)
 
     def _inputs_of(self, number: int) -> tuple[TopicPartition, TopicPartition]:
         return TopicPartition(self._topics.examples, number), TopicPartition(self._topics.labels, number)
 
-    def _committed(self, numbers: Sequence[int]) -> Mapping[TopicPartition, Committed | None]:
-        """Return the committed offsets of the inputs of these tasks; empty while an open transaction holds one."""
-        inputs = [partition for number in numbers for partition in self._inputs_of(number)]
-        if not inputs:
-            return {}
-        try:
-            committed = self._ports.source.committed(inputs, OFFSETS_TIMEOUT_S)
-        except UnstableOffsetsError:
-            self._watch.offsets_are_unstable()
-            return {}
-        self._watch.offsets_are_stable()
-        return committed
-
-    def _restore(
-        self,
-        inputs: Mapping[int, tuple[TopicPartition, TopicPartition]],
-        committed: Mapping[TopicPartition, Committed | None],
-    ) -> None:
-        """Begin to restore these tasks up to their committed offsets."""
-        problems: dict[int, StateError] = {}
-        for number, pair in inputs.items():
-            target: RestoreTarget | None = None
-            try:
-                target = committed_target(pair, committed, self._topic_watch.input_ids)
-            except StateError as error:
-                problems[number] = error
-            known = committed.get(pair[0]), committed.get(pair[1])
-            examples, labels = (
-                one.offset if one else self._ports.source.watermarks(partition).low
-                for partition, one in zip(pair, known, strict=True)
-            )
-            task = self._created(pair, target, (examples, labels))
-            task.committed = known
-            self._add(task)
-            self._observer.owned(number, (examples, labels))
-        for number, problem in problems.items():
-            self.park(self._tasks[number], problem)
-
-    def _created(
-        self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
-    ) -> OwnedTask:
+    def _created(self, inputs: tuple[TopicPartition, TopicPartition], first: tuple[int, int]) -> OwnedTask:
         number, settings, ports = inputs[0].partition, self._config.worker, self._ports
-        identity = Identity(self._topic_watch.partitions, self._topic_watch.input_ids)
+        identity = self.topic_watch.identity
         restore = Restore(
-            RestoreRequest(inputs, self._settings, target, committed, self._writer, identity, ports.schemas),
-            logs_of(ports.cluster, self._topics, number),
+            RestoreRequest(inputs, self._settings, first, self._writer, identity, ports.schemas),
+            logs_of(ports.cluster, self._topics, number, identity.output_ids),
             Breaker(self._config.breaker),
             ports.clock,
-            Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
+            Times.of(settings),
         )
-        progress = TopicPartition(self._topics.progress, number)
-        trimmer = ProgressTrimmer(ports.cluster, ports.clock, inputs, progress)
+        trimmer = ProgressTrimmer(ports.cluster, ports.clock, inputs, TopicPartition(self._topics.progress, number))
         return OwnedTask(
-            restore, self._generation, ports.clock, trimmer, Placement(number, self._topic_watch.partitions)
+            restore, self._generation, ports.clock, trimmer, Placement(number, self.topic_watch.identity.partitions)
         )
 
     def _add(self, task: OwnedTask) -> None:
@@ -272,6 +202,7 @@ class OwnedTasks:
         if task is not None:
             self.inputs.stop(task)
             task.close()
+        self.topic_watch.expire()
         self.new.append(number)
         self._watch.forget(number)
 
@@ -283,20 +214,16 @@ class OwnedTasks:
 
     # Limits of the topics -------------------------------------------------------------------------------------------
 
-    def _dead_letter_bytes(self) -> int:
-        name = self._topics.dead_letters
-        return largest_batch_bytes(self._ports.cluster.topics([name])[name])
-
     def _limit_dead_letters(self, most_bytes: int) -> None:
         """Change a setting for tasks that are restored from now on; live tasks have to be restored under it."""
         self._settings = self._settings.model_copy(update={"dead_letter_bytes": most_bytes})
 
-    def _read_limits(self) -> None:
-        """Read the limit of the topic that refused a record; if the limit has not changed, assume half of it.
+    def _lower_limit(self, found: int) -> None:
+        """Take the limit of the topic that refused a record; if the limit has not changed, assume half of it.
 
         A topic that refuses a record within its limit counts more bytes than the task does.
         """
-        found, before = self._dead_letter_bytes(), self._settings.dead_letter_bytes
+        before = self._settings.dead_letter_bytes
         self._limit_dead_letters(found if found < before else before // 2)
 
     # Inputs ---------------------------------------------------------------------------------------------------------
@@ -324,11 +251,6 @@ class OwnedTasks:
         if all(other.state is TaskState.PARKED for other in self._tasks.values()):
             raise problem
 
-    def trip(self, task: OwnedTask) -> None:
-        """Stop reading the inputs of a task that the breaker has stopped."""
-        self.inputs.stop(task)
-        self._observer.tripped(task.number, task.problem or "")
-
     # Transactions ---------------------------------------------------------------------------------------------------
 
     def owns(self, task: OwnedTask) -> bool:
@@ -347,10 +269,6 @@ class OwnedTasks:
         self._transaction.finish(started)
         self._observer.transaction_committed(self.transaction_began_s)
         self.aborts = 0
-        for part in started.parts:
-            examples, labels = part.task.inputs
-            part.task.committed = started.offsets[examples], started.offsets[labels]
-        self._watch.committed(started.offsets)
 
     def commit(self, parts: Sequence[Part]) -> None:
         """Commit one transaction of these tasks."""
@@ -367,7 +285,7 @@ class OwnedTasks:
         if self.aborts == MAX_ABORTS_IN_A_ROW:
             raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error
         if isinstance(error, RecordTooLargeError):
-            self._read_limits()
+            self._was_too_large = True
             tasks = self.all
         for task in tasks:
             self.renew(task.number)

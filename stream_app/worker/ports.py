@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stream_app.backends.base import NO_REGISTRY, Clock, Cluster, SchemaNames, Source, Transaction
+from stream_app.backends.base import Clock, Source, Transaction
+from stream_app.backends.questions import RetentionCluster
+from stream_app.backends.schema_names import NO_REGISTRY, SchemaNames
 
 
 def _never() -> bool:
@@ -12,6 +14,10 @@ def _never() -> bool:
 
 def _no_silence() -> float:
     return 0.0
+
+
+def _no_cause() -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +30,18 @@ class Ports:
         cluster: Answers questions about topics and groups, and opens readers.
         clock: Measures time and sleeps.
         open_transaction: Makes a producer of another transactional id.
-        is_cut_off: Says whether no broker could be reached at the last attempt.
+        is_cut_off: Says whether all brokers, or the coordinator of the group, may be out of reach.
         silence_s: Returns the seconds since a broker last answered.
         schemas: Names the schemas of ids that the settings do not have.
+        outage_cause: Returns why no broker can be reached, as far as the clients say, after a colon.
     """
 
     source: Source
     transaction: Transaction
-    cluster: Cluster
+    cluster: RetentionCluster
     clock: Clock
     open_transaction: Callable[[str], Transaction]
     is_cut_off: Callable[[], bool] = _never
     silence_s: Callable[[], float] = _no_silence
     schemas: SchemaNames = NO_REGISTRY
+    outage_cause: Callable[[], str] = _no_cause

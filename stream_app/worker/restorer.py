@@ -1,5 +1,12 @@
 """Restores the tasks of a worker in slices, between two polls."""
 
+import logging
+from typing import NamedTuple, TypeAlias
+
+from stream_app import events
+from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.backends.questions import Question
+from stream_app.config.settings import Topics
 from stream_app.errors import (
     ErrorCode,
     ForeignRecordsError,
@@ -7,18 +14,18 @@ from stream_app.errors import (
     RecordTooLargeError,
     StateError,
     TransactionAbortedError,
-    UnstableOffsetsError,
 )
-from stream_app.recovery.commit_point import committed_target
 from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.restore import Pause, Repair
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
-from stream_app.worker.owned_tasks import OFFSETS_TIMEOUT_S, OwnedTasks
+from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
 from stream_app.worker.round_transaction import Part
 from stream_app.worker.transaction_watch import TransactionWatch
+
+LOGGER = logging.getLogger("areba.worker")
 
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, apart from one recorded batch of each task."""
@@ -26,18 +33,34 @@ RESTORE_SLICE_S = 1.0
 RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
 
 
+_Problem: TypeAlias = StateError | OwnCodeError | ForeignRecordsError
+
+
+class _Failed(NamedTuple):
+    """A task that could not be restored, why, and the question how far its progress reaches now."""
+
+    task: OwnedTask
+    problem: _Problem
+    end: Question[Cluster, int]
+
+
 class Restorer:
-    """Restores the owned tasks, and lets tripped tasks continue once an operator has resumed them.
+    """Restores the owned tasks.
 
     Args:
         tasks: The tasks of the worker.
+        topics: Full names of the topics.
         ports: Source, transaction, cluster and clock.
         observer: Reports how far each restore has come.
         watch: Is notified of what a repair has written.
     """
 
-    def __init__(self, tasks: OwnedTasks, ports: Ports, observer: Observer, watch: TransactionWatch) -> None:
+    def __init__(
+        self, tasks: OwnedTasks, topics: Topics, ports: Ports, observer: Observer, watch: TransactionWatch
+    ) -> None:
         self._tasks = tasks
+        self._progress = topics.progress
+        self._failed: list[_Failed] = []
         self._ports = ports
         self._observer = observer
         self._watch = watch
@@ -46,59 +69,78 @@ class Restorer:
         """Continue all restores, in one slice of time for all of them; say whether any of them worked."""
         until_s = self._ports.clock.monotonic_s() + RESTORE_SLICE_S
         worked = False
+        self._judge()
+        failed = [one.task for one in self._failed]
         for task in self._tasks.all:
-            if task.state.is_restoring:
+            if task.state.is_restoring and task not in failed:
                 worked |= self._restore(task, until_s)
         return worked
 
-    def look_for_resumes(self) -> None:
-        """Let the tripped tasks that an operator has resumed continue."""
-        for task in self._tasks.all:
-            if task.state is TaskState.TRIPPED:
-                try:
-                    if task.live.look_for_resume():
-                        self._observer.resumed(task.number)
-                        self._tasks.inputs.start_restored(task)
-                except StateError as error:
-                    self._tasks.park(task, error)
-
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
-        worked = False
+        worked, before = False, task.state
         try:
             if task.state is TaskState.READING:  # it waits for brokers, so it is no step of our own work
                 worked, last = task.restore(until_s)
             else:
                 with self._observer.step(f"task {task.number}: restoring"):
                     worked, last = task.restore(until_s)
+            if task.state is TaskState.REPLAYING and before is not task.state:
+                self._report(task)
             if task.state.is_restoring:
                 reached = task.offsets if task.state is TaskState.REPLAYING else None
                 self._observer.restoring(task.number, task.state, reached, task.report.goal)
             if last is Pause.INPUTS:
-                for line in task.report.damage:
-                    self._observer.damaged(task.number, line)
-                self._tasks.inputs.start_restored(task)
+                self._tasks.inputs.start(task)
             elif isinstance(last, Repair):
                 self._repair(task, last, until_s)
             elif isinstance(last, LiveTask):
                 worked = True
                 self._begin(task)
         except (StateError, OwnCodeError, ForeignRecordsError) as error:
-            if self._is_overtaken(task):
-                self._tasks.renew(task.number)
-            elif isinstance(error, ForeignRecordsError):
-                raise
-            else:
-                self._tasks.park(task, error)
+            place = TopicPartition(self._progress, task.number)
+            end: Question[Cluster, int] = Question(
+                self._ports.cluster, lambda cluster: cluster.ends([place])[place].high
+            )
+            self._failed.append(_Failed(task, error, end))
         return worked
 
+    def _judge(self) -> None:
+        """Park the tasks that could not be restored, unless somebody has written to their progress meanwhile.
+
+        A worker that was frozen for long reads the records of the next owner. That is no damage: the next poll reports
+        that the task was revoked.
+
+        Raises:
+            ForeignRecordsError: Another application writes to the output topics.
+        """
+        for failed in tuple(self._failed):
+            task, end = failed.task, failed.end.answer()
+            if end is None:
+                continue
+            self._failed.remove(failed)
+            if not self._tasks.owns(task):
+                continue
+            if end != task.position.progress_end:
+                self._tasks.renew(task.number)
+            elif isinstance(failed.problem, ForeignRecordsError):
+                raise failed.problem
+            else:
+                self._tasks.park(task, failed.problem)
+
+    def _report(self, task: OwnedTask) -> None:
+        """Report what the restore has found in the task's own topics."""
+        for line in task.report.replaced:
+            events.log(events.TOPIC_REPLACED, LOGGER, task=task.number, problem=line)
+        for line in task.report.damage:
+            self._observer.damaged(task.number, line)
+
     def _begin(self, task: OwnedTask) -> None:
-        """Report the end of a restore; stop reading the inputs if the breaker has stopped the task."""
-        if task.state is TaskState.TRIPPED:
-            self._tasks.trip(task)
-            return
+        """Report the end of a restore."""
         report = task.report
-        self._observer.restored(task.number, task.point.sequence, report.loaded_sequence, report.replayed_records)
+        reached = (task.point.sequence, task.offsets)
+        self._observer.restored(task.number, *reached, report.loaded_sequence, report.replayed_records)
         self._observer.changed(task.number, report.changes)
+        self._observer.stopped_streams(task.number, task.live.task.stopped)
 
     def _repair(self, task: OwnedTask, repair: Repair, until_s: float) -> None:
         """Publish again the committed outputs that cannot be read, and end the restore."""
@@ -116,17 +158,3 @@ class Restorer:
         self._observer.repaired(task.number, {topic: len(records) for topic, records in repair.outputs.items()})
         task.restore(until_s, part.progress_offsets)
         self._begin(task)
-
-    def _is_overtaken(self, task: OwnedTask) -> bool:
-        """Say whether the group committed more of this task since the task was given to us.
-
-        A worker that was frozen for long reads the records of the next owner. That is no damage: the next poll reports
-        that the task was revoked.
-        """
-        try:
-            target = committed_target(task.inputs, self._ports.source.committed(task.inputs, OFFSETS_TIMEOUT_S))
-        except UnstableOffsetsError:
-            return True
-        except StateError:
-            return False
-        return (target.point if target else None) != task.target

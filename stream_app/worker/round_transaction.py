@@ -1,17 +1,20 @@
 """One transaction of a worker: outputs, progress, snapshot chunks and offsets of several tasks, all or nothing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from stream_app.backends.base import Cluster, Committed, Ends, TopicPartition
+from stream_app.backends.base import Cluster, Ends, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.questions import answered
 from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Act, Commit
+from stream_app.records import SNAPSHOT, Act, Commit
+from stream_app.recovery.changelog import SNAPSHOT_KEY, find_snapshots
+from stream_app.recovery.hanging_transactions import OpenTransactions
 from stream_app.recovery.live_task import ProcessedBatch
 from stream_app.recovery.output_logs import OutputLogs
 from stream_app.recovery.restore import Repair
@@ -19,6 +22,7 @@ from stream_app.recovery.restore_request import Logs
 from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.snapshot.format import Snapshot
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 
@@ -34,7 +38,7 @@ GAP_POLL_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of one task in a transaction: a batch, a repair, or only chunks of a snapshot.
+    """The part of one task in a transaction: a batch, a repair, or only chunks of a snapshot or its name.
 
     Attributes:
         task: The task.
@@ -64,12 +68,12 @@ class _Content(NamedTuple):
 
     Attributes:
         group: The membership of the consumer group.
-        offsets: The input offsets that it commits, with their metadata.
+        offsets: The input offsets that it commits: their fence is needed, and nobody reads them.
         records: The records, in order.
     """
 
     group: object
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicPartition, int]
     records: Sequence[_Records]
 
 
@@ -78,13 +82,11 @@ class StartedRound(NamedTuple):
 
     Attributes:
         parts: Its parts.
-        offsets: The input offsets that it commits, with their metadata.
         is_full: Whether chunks of snapshots use up their share of it.
         is_committed: Waits until it is written; says whether it is committed, or its gaps have to be read first.
     """
 
     parts: Sequence[Part]
-    offsets: Mapping[TopicPartition, Committed]
     is_full: bool
     is_committed: Callable[[], bool]
 
@@ -94,34 +96,52 @@ def output_partition(topics: Topics, topic: str, number: int) -> TopicPartition:
     return TopicPartition(getattr(topics, topic.replace("-", "_")), number)
 
 
-def logs_of(cluster: Cluster, topics: Topics, number: int) -> Logs:
-    """Return the readers of a task's own topics."""
+def output_ids(found: Mapping[str, TopicInfo], topics: Topics) -> Mapping[str, str]:
+    """Return the ids of the output topics, by their names without prefix."""
+    names = {topic: output_partition(topics, topic, 0).topic for topic in OUTPUT_TOPICS}
+    return {topic: found[name].topic_id for topic, name in names.items() if name in found and found[name].topic_id}
+
+
+def logs_of(cluster: Cluster, topics: Topics, number: int, topic_ids: Mapping[str, str]) -> Logs:
+    """Return the readers of a task's topics; `topic_ids` are those of the output topics."""
     places = {topic: output_partition(topics, topic, number) for topic in (*OUTPUT_TOPICS, "progress")}
 
-    def ends() -> dict[str, Ends]:
-        found = cluster.ends(list(places.values()))
+    inputs = tuple(TopicPartition(name, number) for name in topics[:2])
+
+    def ends() -> Generator[bool, None, dict[str, Ends]]:
+        found = yield from answered(cluster, lambda asked: asked.ends(list(places.values())))
         return {topic: found[place] for topic, place in places.items()}
+
+    def input_ends() -> Generator[bool, None, Mapping[TopicPartition, Watermarks]]:
+        return answered(cluster, lambda asked: {place: asked.watermarks(place) for place in inputs})
 
     outputs = OutputLogs(
         places,
         ends,
-        lambda topic: cluster.watermarks(places[topic]).low,
+        lambda topic: answered(cluster, lambda asked: asked.watermarks(places[topic]).low),
         lambda topic: cluster.reader(places[topic]),
         lambda: cluster.reader(places["progress"], committed=False),
+        topic_ids,
     )
     changelog = TopicPartition(topics.changelog, number)
-    return Logs(lambda: cluster.reader(places["progress"]), lambda: cluster.reader(changelog), outputs)
+
+    def snapshots() -> Generator[bool, None, tuple[Snapshot, ...]]:
+        ends = yield from answered(cluster, lambda asked: asked.watermarks(places["progress"]))
+        with closing(cluster.reader(places["progress"])) as reader:
+            return (yield from find_snapshots(reader, ends))
+
+    return Logs(
+        snapshots, lambda: cluster.reader(places["progress"]), lambda: cluster.reader(changelog), outputs, input_ends
+    )
 
 
-def _offsets(parts: Sequence[Part]) -> dict[TopicPartition, Committed]:
+def _offsets(parts: Sequence[Part]) -> dict[TopicPartition, int]:
     """Return the input offsets that a transaction of these parts commits."""
-    offsets: dict[TopicPartition, Committed] = {}
-    for part in parts:
-        task, batch, repair = part.task, part.batch, part.repair
-        metadata = task.live.metadata(batch) if repair is None else repair.metadata
-        for partition, offset in zip(task.inputs, batch.offsets if batch else task.offsets, strict=True):
-            offsets[partition] = Committed(offset, metadata)
-    return offsets
+    return {
+        place: offset
+        for part in parts
+        for place, offset in zip(part.task.inputs, part.batch.offsets if part.batch else part.task.offsets, strict=True)
+    }
 
 
 class RoundTransaction:
@@ -154,6 +174,8 @@ class RoundTransaction:
             if part.repair is not None:
                 records += self._records(part, part.repair.outputs, part.repair.progress)
             else:
+                if part.batch is None:
+                    records += self._records(part, {}, part.task.live.snapshot_acts())
                 chunks = part.task.live.snapshot_records(room)
                 room -= bytes_of(chunks)
                 changelog = TopicPartition(self._topics.changelog, part.task.number)
@@ -161,7 +183,9 @@ class RoundTransaction:
         content = _Content(group, _offsets(parts), [one for one in records if len(one.records)])
         write = partial(self._write, parts, content)
         return StartedRound(
-            parts, content.offsets, room <= 0, self._ports.transaction.start(write) if overlaps else write
+            parts,
+            room <= 0,
+            self._ports.transaction.start(write) if overlaps else write,
         )
 
     def _records(
@@ -170,7 +194,8 @@ class RoundTransaction:
         """Return the outputs of a part, then its progress records."""
         number = part.task.number
         values = [codec.encode(record) for record in progress]
-        last = OutputRecords.of([None] * len(values), values, [0] * len(values))
+        keys = [SNAPSHOT_KEY if isinstance(record, Act) and record.kind == SNAPSHOT else None for record in progress]
+        last = OutputRecords.of(keys, values, [0] * len(values))
         return [
             *(
                 _Records(output_partition(self._topics, topic, number), records, part.written[topic])
@@ -187,11 +212,12 @@ class RoundTransaction:
         transaction = self._ports.transaction
         transaction.initialise()  # a client that had to be replaced is a new one
         transaction.begin()
-        # First the offsets: the client waits 1 ms for the transaction before, not 20 ms.
-        transaction.send_offsets(content.offsets, content.group)
         for partition, records, offsets in content.records:
             transaction.produce(partition, records, offsets)
         transaction.flush()
+        # The offsets come last. A worker that has lost a task is refused here. If it is not refused, all of its records
+        # are in the partitions before the group gives the task away: the next owner finds them there, open or ended.
+        transaction.send_offsets(content.offsets, content.group)
         if list(self._gaps(parts)):
             return False
         transaction.commit()
@@ -216,20 +242,32 @@ class RoundTransaction:
         self._ports.transaction.commit()
 
     def _gaps(self, parts: Sequence[Part]) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Yield the output partitions in which others may have written, with the bounds of the gap."""
+        """Yield the partitions in which others may have written, with the bounds of the gap.
+
+        The bounds are the wrong way round in a topic that was deleted and created again.
+        """
         for part in parts:
+            anchor = part.task.position.anchor
+            if part.progress_offsets and part.progress_offsets[0] <= anchor.progress_offset:
+                place = TopicPartition(self._topics.progress, part.task.number)
+                yield place, anchor.progress_offset + 1, part.progress_offsets[0]
             for topic, offsets in part.written.items():
-                start = part.task.position.output_ends[topic]
-                if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
-                    yield output_partition(self._topics, topic, part.task.number), start, offsets[0]
+                position = part.task.position
+                if offsets and not position.output_ends[topic] <= offsets[0] <= position.next_output(topic):
+                    place = output_partition(self._topics, topic, part.task.number)
+                    yield place, position.output_ends[topic], offsets[0]
 
     def _read_gap(self, partition: TopicPartition, start: int, first: int) -> None:
         """Refuse records of another application from offset `start` to our record at offset `first`."""
         where = f"{partition.topic}[{partition.partition}]"
+        if first < start:
+            self._abort(f"{where}: {start} was the next offset, not {first}: the topic was deleted and created again")
         until_s = self._ports.clock.monotonic_s() + GAP_TIMEOUT_S
         cluster = self._ports.cluster
+        before = OpenTransactions(cluster, self._ports.clock)
+        before.wrote(partition, first)
         with closing(cluster.reader(partition)) as reader:
-            while cluster.ends([partition])[partition].stable < first:
+            while not before.look(GAP_POLL_S) and before.places:
                 self._ports.clock.sleep(GAP_POLL_S)
                 if self._ports.clock.monotonic_s() > until_s:
                     self._abort(f"{where}: another transaction is open there")

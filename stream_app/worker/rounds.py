@@ -1,14 +1,16 @@
 """Rounds of a worker: one batch of every live task that has data, then one transaction for all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from stream_app.config import Config
 from stream_app.errors import OwnCodeError, TransactionAbortedError
 from stream_app.pipeline import merge
 from stream_app.pipeline.outputs import DEAD_LETTERS, Outputs
 from stream_app.pipeline.transaction_bounds import Room
-from stream_app.records import Reason
+from stream_app.records import STOP, Act, Reason
 from stream_app.recovery.live_task import ComputedBatch
+from stream_app.snapshot.parts import whole_acts
+from stream_app.snapshot.stops import Stop, read_stop
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer, last_places
 from stream_app.worker.owned_task import OwnedTask
@@ -31,8 +33,15 @@ FIRST_BATCH_RECORDS = 500
 """First batch of a task whose cost is unknown: 0.7 s of the largest network in use, 2 ms of a small one."""
 
 
+def _stops_of(acts: Iterable[Act]) -> Iterator[Stop]:
+    """Yield the streams that these acts stop."""
+    for act in whole_acts(acts):
+        if isinstance(act, Act) and act.kind == STOP:
+            yield read_stop(act.text)
+
+
 def _can_continue(part: Part) -> bool:
-    return part.batch is not None and part.task.live.can_continue(part.batch)
+    return part.batch is not None and part.task.live.can_continue
 
 
 class BatchLimits:
@@ -147,9 +156,15 @@ class Rounds:
                 self._tasks.park(task, batch)
             elif batch is not None:
                 parts.append(Part(task, task.live.seal(batch)))
-            elif task.writes_snapshot:
+            elif self._saves(task):
                 parts.append(Part(task))
         return parts
+
+    def _saves(self, task: OwnedTask) -> bool:
+        """Say whether a task without new records has a snapshot to write, and take the snapshot if it is due."""
+        if not task.writes_snapshot:
+            self._take_snapshot(task)
+        return task.writes_snapshot
 
     def settle(self) -> None:
         """Wait for the transaction that was started, if there is one; then its tasks advance, or start over.
@@ -189,15 +204,16 @@ class Rounds:
             labels_at_end=labels.at_end and len(labels) <= limit,
             limit=limit,
         )
-        if not rows[0] and not rows[1]:
+        if not sum(rows) and (self._started is not None or not task.live.has_passed_over):
             return None
         start = self._ports.clock.monotonic_s()
         with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
             batch = task.live.compute(rows, room, must=must)
-        taken = sum(map(len, batch.outputs.unreadable)) if batch is not None else 0
+        taken = sum(map(len, batch.outputs.judged)) if batch is not None else 0
         self.is_full |= sum(rows) >= limit
         if taken == sum(rows):
-            self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
+            if taken:
+                self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
             return batch
         self.is_full = True
         self.cuts += 1
@@ -211,7 +227,7 @@ class Rounds:
         complete = live.advance(batch, part.progress_offsets, self._watch.unread_ends(task.number))
         if complete is not None:
             self._watch.hurry()
-            self._observer.saved(task.number, complete)
+            self._observer.saved(task.number, complete, has_purged=live.snapshots.has_purged)
         if live.needed_progress is not None:
             task.trimmer.want(live.needed_progress)
         if batch is not None:
@@ -219,11 +235,12 @@ class Rounds:
             if batch.outputs.dead:
                 places = last_places(task.number, batch.outputs.topics[DEAD_LETTERS], part.written[DEAD_LETTERS])
                 self._observer.dead_letters(task.number, batch.outputs.dead, places)
+            self._observer.stopped_streams(task.number, dict(_stops_of(batch.acts)))
+            self._observer.resumed_streams(task.number, batch.outputs.resumed)
+            self._observer.erased(task.number, batch.outputs.erased)
             self._look_at_places(task, batch.outputs)
             if batch.outputs.dropped_traces:
                 self._observer.dropped_traces(task.number, batch.outputs.dropped_traces)
-        if task.state is TaskState.TRIPPED:
-            self._tasks.trip(task)
 
     def _look_at_places(self, task: OwnedTask, outputs: Outputs) -> None:
         """Report records of this batch that belong to another partition."""
@@ -246,7 +263,7 @@ class Rounds:
             self._tasks.park(task, error)
             return
         if size is not None:
-            self._observer.saving(task.number, task.point.sequence, size)
+            self._observer.saving(task.number, task.position.anchor.sequence, size)
 
     def save(self, tasks: Sequence[OwnedTask]) -> None:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.

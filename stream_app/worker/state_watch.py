@@ -11,15 +11,17 @@ from typing import NamedTuple
 from stream_app.backends.base import Clock, Source
 from stream_app.config import Config
 from stream_app.pipeline.degradation import CHANGES
-from stream_app.pipeline.label_flow import LabelFlow, flow_of
 from stream_app.pipeline.prequential import scores_of
 from stream_app.pipeline.stream import Stream
+from stream_app.pipeline.watched.label_flow import LabelFlow, flow_of
+from stream_app.pipeline.watched.table_use import use_of
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.lag import Lag
 from stream_app.worker.pages.metrics import INPUTS, PUBLISHED_STREAMS
+from stream_app.worker.retention.old_event_times import OldEventTimes
 
 LOOK_INTERVAL_S = 1.0
 """Time between two slices."""
@@ -115,6 +117,41 @@ class _FlaggedChanges:
             del self._known[model]
 
 
+class _GuardedLearners:
+    """Reports learners that met a value which a network cannot take as it stands: at most one line a minute.
+
+    Args:
+        clock: Measures the interval.
+        observer: Writes the lines.
+    """
+
+    def __init__(self, clock: Clock, observer: Observer) -> None:
+        self._clock = clock
+        self._observer = observer
+        self._known: dict[_Model, tuple[int, int]] = {}  # without the learners that met none
+        self._said_s = clock.monotonic_s() - WARNING_INTERVAL_S
+
+    def look(self, task: OwnedTask, stream: Stream) -> None:
+        """Look at the learners of a stream."""
+        for number, learner in enumerate(stream.learner_names):
+            guarded = stream.guarded(number)
+            model = _Model(task, stream.name, learner)
+            if guarded == self._known.get(model, (0, 0)):
+                continue
+            now_s = self._clock.monotonic_s()
+            if any(guarded) and now_s - self._said_s < WARNING_INTERVAL_S:
+                continue  # the next look after the interval says it
+            self._known[model] = guarded
+            if any(guarded):
+                self._said_s = now_s
+                self._observer.guarded(task.number, stream.name, learner, *guarded)
+
+    def keep(self, tasks: Collection[OwnedTask]) -> None:
+        """Forget the learners of all other tasks."""
+        for model in [model for model in self._known if model.task not in tasks]:
+            del self._known[model]
+
+
 class StateWatch:
     """Looks at each task once a second, and at each stream in turn.
 
@@ -123,15 +160,19 @@ class StateWatch:
         clock: Measures the interval and the slice.
         source: Knows the ends of the inputs.
         observer: Receives the label flow and the changes of each stream, and has the figures.
+        old_times: Is shown each stream.
     """
 
-    def __init__(self, config: Config, clock: Clock, source: Source, observer: Observer) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, source: Source, observer: Observer, old_times: OldEventTimes
+    ) -> None:
+        self._old_times = old_times
         self._clock = clock
         self._source = source
         self._observer = observer
         self._max_unlabelled_share = config.worker.max_unlabelled_share
         self._max_streams = config.limits.max_streams_per_task
-        join = config.join
+        self._join = join = config.join
         self._bounds: Mapping[str, int] = {
             "pending": join.max_pending_per_stream,
             "waiting": join.max_waiting_per_stream,
@@ -144,6 +185,7 @@ class StateWatch:
         self._lags: dict[OwnedTask, tuple[Lag, Lag]] = {}
         self._published: dict[OwnedTask, set[str]] = {}
         self._flagged = _FlaggedChanges(clock, observer)
+        self._guarded = _GuardedLearners(clock, observer)
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
         """Continue where the last slice ended; after all streams, the next slice starts with the first again."""
@@ -161,6 +203,7 @@ class StateWatch:
             task, name = self._left.pop()
             if task in tasks and task.state is TaskState.LIVE:
                 self._look_at_stream(task, task.live.task.stream(name))
+        self._old_times.report()
 
     def _forget(self, tasks: Sequence[OwnedTask]) -> None:
         """Forget tasks that were revoked or are restored again, and streams of tasks that are not live."""
@@ -174,6 +217,8 @@ class StateWatch:
             self._passes = {task: found for task, found in self._passes.items() if task not in gone}
             self._left = [left for left in self._left if left.task not in gone]  # it may come back in this pass
         self._flagged.keep(tasks)
+        self._guarded.keep(tasks)
+        self._old_times.keep(tasks)
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
@@ -183,15 +228,12 @@ class StateWatch:
         for name, place, offset, waiting, lag in zip(
             INPUTS, task.inputs, task.offsets, task.waiting, lags, strict=True
         ):
-            if waiting.at_end:
-                end = offset + len(waiting)  # markers of transactions come after the last record, and are no records
-            else:
-                end = max(offset + len(waiting), self._source.known_end(place) or 0)
+            end = max(offset + len(waiting), self._source.known_end(place) or 0)
             seconds = lag.look(offset, end, now_s)
             figures.set(metrics.LAG_RECORDS, end - offset, task.number, name)
             figures.set(metrics.LAG_SECONDS, seconds, task.number, name)
         if task.state is TaskState.LIVE:
-            figures.set(metrics.UNSAVED_WORK, task.live.unsaved_work_s, task.number)
+            figures.set(metrics.UNSAVED_WORK, task.live.snapshots.worked_s, task.number)
 
     # Streams --------------------------------------------------------------------------------------------------------
 
@@ -217,12 +259,15 @@ class StateWatch:
     def _look_at_stream(self, task: OwnedTask, stream: Stream) -> None:
         flow = flow_of(stream.join)
         problem = flow.problem(self._max_unlabelled_share)
-        self._observer.labels(task.number, stream.name, problem)
+        missing = self._observer.labels(task.number, stream.name, problem, stream.labelled)
+        self._observer.tables(task.number, stream.name, use_of(stream.join, flow).crowding(self._join))
         self._flagged.look(task, stream, is_first=self._passes[task].is_first)
+        self._guarded.look(task, stream)
+        self._old_times.look(task, stream, is_first=self._passes[task].is_first)
         if self._observer.publishes:
             self._look_at_tables(self._passes[task], stream)
             if self._admit(task, stream.name):
-                self._publish_labels(task.number, stream.name, flow, problem)
+                self._publish_labels(task.number, stream.name, flow, missing=missing)
                 self._publish_learners(task.number, stream)
 
     def _admit(self, task: OwnedTask, name: str) -> bool:
@@ -239,9 +284,9 @@ class StateWatch:
             if bound:
                 found.used[table] = max(found.used.get(table, 0.0), size / bound)
 
-    def _publish_labels(self, task: int, stream: str, flow: LabelFlow, problem: str | None) -> None:
+    def _publish_labels(self, task: int, stream: str, flow: LabelFlow, *, missing: bool) -> None:
         figures = self._observer.figures
-        figures.set(metrics.LABELS_MISSING, problem is not None, task, stream)
+        figures.set(metrics.LABELS_MISSING, missing, task, stream)
         for metric, value_ms in (
             (metrics.LABEL_SILENCE, flow.silence_ms),
             (metrics.LABEL_DELAY, flow.usual_delay_ms),
@@ -254,8 +299,13 @@ class StateWatch:
     def _publish_learners(self, task: int, stream: Stream) -> None:
         figures = self._observer.figures
         champion = stream.learner_names[stream.join.champion]
-        for name, sums, monitor in zip(stream.learner_names, stream.prequential, stream.changes, strict=True):
+        for number, (name, sums, monitor) in enumerate(
+            zip(stream.learner_names, stream.prequential, stream.changes, strict=True)
+        ):
             at = task, stream.name, name
+            guards = metrics.LIMITED_EXAMPLES, metrics.REFUSED_STEPS
+            for guard, times in zip(guards, stream.guarded(number), strict=True):
+                figures.set(guard, times, *at)
             figures.set(metrics.CHAMPION, name == champion, *at)
             figures.set(metrics.CHANGES, float(monitor.arrays()["change_counts"][CHANGES]), *at)
             scores = scores_of(sums.sums())

@@ -1,8 +1,6 @@
 """Reading the inputs of a worker's tasks: where it starts, and when it pauses because a buffer is full."""
 
 from stream_app.backends.base import Fetched, Source, TopicPartition
-from stream_app.errors import ErrorCode, StateError
-from stream_app.recovery.commit_point import HINT_SKIP
 from stream_app.worker.owned_task import OwnedTask
 
 
@@ -45,29 +43,6 @@ class TaskInputs:
             records.clear()
         self._forget(task.inputs)
         self._source.start_at(dict(zip(task.inputs, task.offsets, strict=True)))
-
-    def start_restored(self, task: OwnedTask) -> None:
-        """Fetch the inputs as `start` does, if the topics hold all that the task needs.
-
-        Raises:
-            StateError: The topics do not hold these offsets.
-        """
-        for partition, offset, goal in zip(task.inputs, task.offsets, task.report.goal, strict=True):
-            place = f"{partition.topic}[{partition.partition}]"
-            low, high = self._source.watermarks(partition)
-            if offset < low:
-                raise StateError(
-                    f"{place} starts at offset {low}, but offset {offset} is needed to restore the task; it was "
-                    f"deleted (retention). {HINT_SKIP}",
-                    ErrorCode.INPUTS_DELETED,
-                )
-            if goal > high:
-                raise StateError(
-                    f"{place} ends at offset {high}, but offset {goal} is committed: this is not the topic that the "
-                    "task has read. Use another application.id to start from the beginning",
-                    ErrorCode.INPUTS_REPLACED,
-                )
-        self.start(task)
 
     def stop(self, task: OwnedTask) -> None:
         """Fetch the inputs no more, and discard what waits."""

@@ -5,38 +5,48 @@ end is hanging (see `recovery.hanging_transactions`): the worker ends it, under 
 ids of processes that are gone.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-from stream_app.backends.base import TopicPartition
+from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.backends.questions import Question
 from stream_app.config import Config
-from stream_app.errors import UnknownOutcomeError, UnstableOffsetsError
 from stream_app.recovery.hanging_transactions import (
     GONE_AFTER_S,
-    HANGS_AFTER_S,
     LOOK_INTERVAL_S,
-    GroupOffset,
     OpenTransactions,
     end_open,
+    open_places,
     sweep,
     take_over,
     writers_of,
 )
+from stream_app.recovery.output_logs import MARKER_OFFSETS
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.round_transaction import Part, output_partition
 
-LOGGER = logging.getLogger("areba.worker")
-
 UNREAD_INTERVAL_S = 1.0
 """Interval at which the worker asks whether its commits can be read; a snapshot takes two intervals."""
 
-OFFSETS_TIMEOUT_S = 0.1
-"""Longest wait when asking whether the group's offsets are stable."""
-
 MARKER_WAIT_S = 0.005
 """Pause between two such questions while a worker saves its last snapshots."""
+
+
+_PlacesOf: TypeAlias = Mapping[str, Sequence[TopicPartition]]
+
+
+class _Gone(NamedTuple):
+    """A question about processes that are gone.
+
+    Attributes:
+        question: Which transactional ids they have, and in which partitions they wrote.
+        end: Ends what one of these ids has left there; says whether that was done.
+    """
+
+    question: Question[Cluster, _PlacesOf]
+    end: Callable[[str, Sequence[TopicPartition]], bool]
 
 
 class TransactionWatch:
@@ -58,29 +68,27 @@ class TransactionWatch:
         self._held: set[int] = set()  # tasks that wait for a hanging transaction
         self._ended: set[int] = set()  # new tasks whose hanging records of our own id were ended
         self._searched: set[int] = set()  # new tasks for which transactions of processes that are gone were ended
+        self._gone: list[_Gone] = []  # questions that have no answer yet
         self._announced: set[int] = set()  # new tasks that have our transactional id in their progress
-        self._unstable_s: float | None = None  # since when a transaction has held the group's offsets
-        self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
-        self._sent_s = self._asked_s = 0.0  # when they were committed, and when the broker was asked
 
     # Starting and assigning -----------------------------------------------------------------------------------------
 
     def begin(self, partitions: int) -> None:
         """Wait for everything that is open in all partitions of the application, and end our own hanging records."""
-        self._open.add(TopicPartition(name, number) for name in self._written for number in range(partitions))
-        self._open.look()
-        self.sweep(self._open.places)
+        places = [TopicPartition(name, number) for name in self._written for number in range(partitions)]
+        self.sweep(open_places(self._ports.cluster, places))
 
     def assigned(self) -> None:
         """Forget what was announced and ended for the tasks of the previous assignment."""
         self._announced.clear()
         self._ended.clear()
         self._searched.clear()
-        self._unstable_s = None
+        self._gone.clear()
 
     def revoked(self) -> None:
-        """Stop reporting tasks as held: another worker waits for them now."""
+        """Stop reporting tasks as held: another worker waits for them now, and ends what processes left there."""
         self._held.clear()
+        self._gone.clear()
 
     def unannounced(self, numbers: Iterable[int]) -> Sequence[int]:
         """Return the new tasks that do not have our transactional id in their progress yet."""
@@ -105,18 +113,13 @@ class TransactionWatch:
             self._ended |= held
             self.sweep([place for place in self._open.places if place.partition in held])
 
+    def progress_end(self, number: int) -> int:
+        """Return the end of a task's progress when nothing was open there any more."""
+        return self._open.end(TopicPartition(self._topics.progress, number))
+
     def is_open(self, number: int) -> bool:
         """Say whether a transaction may still be open in the partitions of a task."""
         return self._open.holds(number)
-
-    def offsets_are_unstable(self) -> None:
-        """Note that an open transaction holds the group's offsets; the wait starts again after a broker outage."""
-        if self._unstable_s is None or self._ports.is_cut_off():
-            self._unstable_s = self._ports.clock.monotonic_s()
-
-    def offsets_are_stable(self) -> None:
-        """Note that the group's offsets could be read."""
-        self._unstable_s = None
 
     def forget(self, number: int) -> None:
         """Forget the commits of a task that is restored again, and wait for the transactions that are open there."""
@@ -124,6 +127,10 @@ class TransactionWatch:
         self._ended.discard(number)
         self._searched.discard(number)
         self.wait_for(number)
+
+    def forget_unread(self, number: int) -> None:
+        """Forget the commits of a task that go on in a topic that was deleted and created again."""
+        self._unread.forget(number)
 
     # Working --------------------------------------------------------------------------------------------------------
 
@@ -141,99 +148,74 @@ class TransactionWatch:
         owned = {task.number for task in tasks()}
         for number in sorted({place.partition for place in unreadable} & owned):
             renew(number)
-        hanging = [*self._open.look(), *unreadable, *self._held_by_offsets(new)]
+        hanging = [*self._open.look(), *unreadable]
         if hanging:
             self._end_hanging(list(dict.fromkeys(hanging)))
-        self._end_of_gone(new)
+        self._ask_for_gone(new)
+        self._end_gone()
         if self._held and len(self._open.places) < before:
             freed = {number for number in self._held if not self._open.holds(number)}
             self._held -= freed
             self._observer.freed(sorted(freed))
         self.name_snapshots(tasks())
-        self._confirm_offsets(tasks, renew)
 
-    def _held_by_offsets(self, new: Sequence[int]) -> Sequence[TopicPartition]:
-        """Return the progress of all new tasks, once a transaction has held the group's offsets for too long."""
-        now_s = self._ports.clock.monotonic_s()
-        if not new or self._unstable_s is None or now_s - self._unstable_s <= HANGS_AFTER_S:
-            return ()
-        self._unstable_s = now_s
-        return [TopicPartition(self._topics.progress, number) for number in new]
-
-    def _confirm_offsets(self, tasks: Callable[[], Sequence[OwnedTask]], renew: Callable[[int], None]) -> None:
-        """Ask whether the group's offsets are stable, once nothing is being committed: a commit ends hanging offsets.
-
-        This includes inputs that another worker owns now: it waits for their offsets, and only we can end them.
-        """
-        now_s = self._ports.clock.monotonic_s()
-        if not self._sent or now_s - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
-            return
-        self._asked_s = now_s
-        try:
-            self._ports.source.committed(sorted(self._sent), OFFSETS_TIMEOUT_S)
-        except UnstableOffsetsError:
-            if now_s - self._sent_s < HANGS_AFTER_S:
-                return
-            self.sweep(())
-            for task in tasks():
-                renew(task.number)
-        self._sent.clear()
-
-    def _end_of_gone(self, new: Sequence[int]) -> None:
-        """End what processes that have left the group had open where new tasks wait, once in each assignment."""
+    def _ask_for_gone(self, new: Sequence[int]) -> None:
+        """Ask which processes that have left the group wrote where new tasks wait, once in each assignment."""
         places = [place for place in self._open.held(GONE_AFTER_S) if place.partition in new]
-        if self._unstable_s is not None:  # a process that sent its offsets may have been killed before it wrote records
-            places += [TopicPartition(self._topics.progress, number) for number in new]
         places = [place for place in places if place.partition not in self._searched]
         if places:
             self._searched.update(place.partition for place in places)
-            try:
-                gone = self._gone(places)
-            except UnknownOutcomeError as problem:  # it is only sooner than the broker would do it
-                LOGGER.debug("who has left the group is not known: %s", problem)
-                return
-            for name, chosen in gone.items():
-                if end_open(name, self._ports.open_transaction):
-                    self._observer.taken_over(sorted({place.partition for place in chosen}), name)
+            self._gone.append(
+                _Gone(self._question(places), lambda name, _: end_open(name, self._ports.open_transaction))
+            )
 
     def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
-        """End hanging records in these partitions, of our own id and of the ids of processes that are gone."""
+        """End hanging records in these partitions, of our own id and, later, of the ids of processes that are gone."""
         self._held |= {place.partition for place in places}
         self._observer.hanging(places)
         self.sweep(places)
-        for name, chosen in self._gone(places).items():
-            if take_over(name, self._ports.open_transaction, chosen, self._group_mark()):
-                self._observer.taken_over(sorted({place.partition for place in chosen}), name)
+        self._gone.append(
+            _Gone(
+                self._question(places),
+                lambda name, chosen: take_over(name, self._ports.open_transaction, chosen),
+            )
+        )
 
-    def _gone(self, places: Sequence[TopicPartition]) -> Mapping[str, Sequence[TopicPartition]]:
-        """Return the transactional ids of processes that wrote here and have left the group, with their partitions."""
-        places_of: dict[str, list[TopicPartition]] = {}
-        for number in sorted({place.partition for place in places}):
-            for name in writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number)):
-                chosen = [place for place in places if place.partition == number]
-                places_of.setdefault(name, []).extend(chosen)
-        places_of.pop(self._config.transactional_id, None)
-        if not places_of:
-            return {}
-        members = self._ports.cluster.members(self._config.group_id)
-        alive = {member.rpartition("/")[2] for member in members}
-        return {name: chosen for name, chosen in places_of.items() if name.rpartition("/")[2] not in alive}
+    def _end_gone(self) -> None:
+        """End what processes that are gone have left, where the cluster has said who is gone."""
+        for one in tuple(self._gone):
+            gone = one.question.answer()
+            if gone is None:
+                continue
+            self._gone.remove(one)
+            for name, chosen in gone.items():
+                if one.end(name, chosen):
+                    self._observer.taken_over(sorted({place.partition for place in chosen}), name)
+
+    def _question(self, places: Sequence[TopicPartition]) -> "Question[Cluster, _PlacesOf]":
+        """Ask which processes wrote to these partitions and have left the group."""
+        config = self._config
+
+        def gone(cluster: Cluster) -> _PlacesOf:
+            places_of: dict[str, list[TopicPartition]] = {}
+            for number in sorted({place.partition for place in places}):
+                for name in writers_of(cluster, TopicPartition(config.topics.progress, number)):
+                    chosen = [place for place in places if place.partition == number]
+                    places_of.setdefault(name, []).extend(chosen)
+            places_of.pop(config.transactional_id, None)
+            if not places_of:
+                return {}
+            alive = {member.rpartition("/")[2] for member in cluster.members(config.group_id)}
+            return {name: chosen for name, chosen in places_of.items() if name.rpartition("/")[2] not in alive}
+
+        return Question(self._ports.cluster, gone)
 
     def sweep(self, places: Sequence[TopicPartition]) -> None:
-        """End hanging records of our own id in these partitions and among the group's offsets, and wait for the end."""
-        sweep(self._ports.transaction, self._config.transactional_id, places, self._group_mark())
+        """End hanging records of our own id in these partitions, and wait for the end."""
+        sweep(self._ports.transaction, self._config.transactional_id, places)
         self._open.add(places)
 
-    def _group_mark(self) -> GroupOffset:
-        """Return an offset that no transaction ever commits, so the membership need not be current."""
-        return GroupOffset(TopicPartition(self._topics.progress, 0), self._ports.source.group_metadata())
-
     # Commits --------------------------------------------------------------------------------------------------------
-
-    def committed(self, inputs: Iterable[TopicPartition]) -> None:
-        """Note that the offsets of these inputs were committed."""
-        self._sent.update(inputs)
-        self._sent_s = self._ports.clock.monotonic_s()
 
     def note_written(self, part: Part) -> None:
         """Remember how far the partitions of a task were written: the next commit record says so."""
@@ -241,7 +223,10 @@ class TransactionWatch:
         for topic, offsets in part.written.items():
             if offsets:
                 part.task.position.output_ends[topic] = offsets[-1] + 1
+                part.task.position.marked.add(topic)
                 self._unread.wrote(output_partition(self._topics, topic, number), offsets[-1] + 1)
+        if part.progress_offsets:
+            part.task.position.progress_end = part.progress_offsets[-1] + 1 + MARKER_OFFSETS
         changelog = part.task.live.snapshot_offsets if part.repair is None else []
         for name, offsets in (("progress", part.progress_offsets), ("changelog", changelog)):
             if offsets:
@@ -256,7 +241,7 @@ class TransactionWatch:
         self._unread.hurry()
 
     def wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
-        """Ask once whether everything that was written can be read; pause if not."""
+        """Look once whether everything that was written can be read; pause if not."""
         self._unread.look(0.0)
         if self._unread.places:
             self._ports.clock.sleep(MARKER_WAIT_S)

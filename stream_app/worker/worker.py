@@ -22,8 +22,11 @@ from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
+from stream_app.worker.pages import metrics
 from stream_app.worker.ports import Ports
 from stream_app.worker.restorer import Restorer
+from stream_app.worker.retention.old_event_times import OldEventTimes
+from stream_app.worker.retention.retention_watch import RetentionWatch
 from stream_app.worker.rounds import Rounds
 from stream_app.worker.state_watch import StateWatch
 from stream_app.worker.transaction_watch import TransactionWatch
@@ -32,7 +35,7 @@ IDLE_POLL_S = 0.1
 """Longest wait in a poll, which returns at any news: a request to stop is noticed within this time."""
 
 READING_POLL_S = 0.01
-"""The same while progress is read: records of progress do not end a poll of the inputs."""
+"""The same during a restore: neither records of progress nor answers of a broker end a poll of the inputs."""
 
 LONGEST_SLEEP_S = 0.02
 """Longest sleep while records gather for the next round. The group's callbacks wait for its end."""
@@ -46,6 +49,9 @@ FENCE_WINDOW_S = 10.0
 REFENCE_WINDOW_S = 300.0
 """A worker that was fenced, restarted, and is fenced within this time has a rival of the same name: two such workers
 fence each other as fast as they start, and a start takes seconds, on a busy machine a minute."""
+
+GROUP_TIMEOUT_S = 30.0
+"""Longest wait for the coordinator of the group at the start; a new cluster first creates the topic of the offsets."""
 
 OVERLAP_S = 1.0
 """Longest time in which a worker with full batches does nothing but poll, compute and commit."""
@@ -86,9 +92,11 @@ class Worker:
         self._was_fenced = was_fenced
         self._watch = TransactionWatch(config, ports, observer)
         self._owned = OwnedTasks(config, ports, observer, self._watch, adopts=adopts)
-        self._restorer = Restorer(self._owned, ports, observer, self._watch)
+        self._restorer = Restorer(self._owned, config.topics, ports, observer, self._watch)
         self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room)
-        self._state_watch = StateWatch(config, ports.clock, ports.source, observer)
+        self._retention_watch = RetentionWatch(ports, config.topics, observer)
+        old_times = OldEventTimes(ports.clock, observer, self._retention_watch.kept_ms)
+        self._state_watch = StateWatch(config, ports.clock, ports.source, observer, old_times)
         self._is_untrimmed = False  # trimming failed, and the failure was reported
         self._worked = False  # a restore can continue at once
         self._lost: FencedError | UnknownOutcomeError | None = (
@@ -137,8 +145,11 @@ class Worker:
         self._owned.note_transaction()
         self._ports.transaction.initialise()
         partitions = self._owned.begin()
-        self._watch.begin(partitions)
+        self._observer.figures.set(metrics.PARTITIONS, partitions)
         topics = self._config.topics
+        if not self._ports.source.finds_group(TopicPartition(topics.examples, 0), GROUP_TIMEOUT_S):
+            raise UnknownOutcomeError(f"the coordinator of group {self._config.group_id} did not answer in time")
+        self._watch.begin(partitions)
         self._ports.source.subscribe((topics.examples, topics.labels), self._on_assign, self._on_revoke, partitions)
 
     def turn(self) -> None:
@@ -155,18 +166,21 @@ class Worker:
             self._observer.round_ended(self._ports.silence_s())
             return
         self._rounds.settle()  # everything else expects that no transaction is running
+        self._ports.transaction.serve()  # an idle client reports why it has lost a broker, too
         self._settled_s = self._ports.clock.monotonic_s()
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
+            self._observer.cut_off(self._ports.outage_cause())
             for task in self.tasks:
                 task.be_patient()
             return
         self._watch.look(lambda: self.tasks, self._owned.new, self._owned.renew)
+        self._owned.topic_watch.look(self._ports.clock.monotonic_s(), self.tasks, self._owned.renew, self._watch)
         if self._owned.new:
             self._owned.own_new()
         self._worked = self._restorer.run_slice()
         if self._worked:
             self._rounds.is_starved = False
-        self._restorer.look_for_resumes()
+        self._retention_watch.look(self.tasks)
         if self._ports.clock.monotonic_s() >= self._rounds.due_s:
             self._rounds.run()
             self._state_watch.look(self.tasks)
@@ -237,8 +251,7 @@ class Worker:
         new = self._owned.new
         if new:
             return READING_POLL_S if not self._owned.unannounced else 0.0
-        states = {task.state for task in self.tasks}
-        longest = IDLE_POLL_S if states.isdisjoint((TaskState.LOADING, TaskState.READING)) else READING_POLL_S
+        longest = READING_POLL_S if any(task.state.is_restoring for task in self.tasks) else IDLE_POLL_S
         saves = any(task.writes_snapshot for task in self.tasks)
         if not saves and (self._rounds.is_starved or not any(map(_has_records, self.tasks))):
             return longest

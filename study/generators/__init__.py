@@ -12,7 +12,7 @@ stream; `width`, the number of examples over which one concept replaces the next
 from collections.abc import Mapping
 from typing import Any
 
-from producers.datasets.base import DataSet
+from stream_app.producers.datasets.base import DataSet
 from study.generators import clusters as clusters_
 from study.generators import models, rules
 from study.generators.stream import Make, balanced

@@ -8,7 +8,7 @@ those of the survey's generator, whose ellipsoid measures distances in another n
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.draws import Draws
+from stream_app.producers.draws import Draws
 from study.generators.stream import Booleans, Doubles, Make
 
 FEATURES = 5

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from producers.draws import Draws
+from stream_app.producers.draws import Draws
 from study.generators.rules import one_hot
 from study.generators.stream import Booleans, Doubles, Make
 

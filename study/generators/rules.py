@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.draws import Draws
 from stream_app.errors import DataSetError
+from stream_app.producers.draws import Draws
 from study.generators.stream import Booleans, Doubles
 
 PERTURBATION = 0.05

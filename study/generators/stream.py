@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import DataSet
-from producers.draws import Draws
 from stream_app.errors import DataSetError
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.draws import Draws
 
 FIRST_CANDIDATES = 4_096
 MAX_CANDIDATES = 1 << 24

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.label_delay import EVENTS, Distribution, parse_label_delay
+from stream_app.producers.label_delay import EVENTS, Distribution, parse_label_delay
 from study.report.scores import METRICS, Curves, curves_of
 from study.run.experiment import Run, StreamChoice
 from study.run.store import Store, Stored

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import DataSet
 from stream_app.pipeline.task import Task
+from stream_app.producers.datasets.base import DataSet
 from stream_app.record_columns import RawRecords
 from stream_app.serialization.encode import encode_examples, encode_labels
 from study.run.experiment import Checks

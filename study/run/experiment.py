@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from producers.datasets import RECIPES
-from producers.label_delay import parse_label_delay
-from producers.synthetic import CONCEPTS, MAX_LENGTH, Drift
 from stream_app.config import LearnerName, LearnerSettings, has_setting
 from stream_app.errors import ConfigurationError
+from stream_app.producers.datasets import RECIPES
+from stream_app.producers.label_delay import parse_label_delay
+from stream_app.producers.synthetic import CONCEPTS, MAX_LENGTH, Drift
 from study.run.grid import expanded
 
 FOLDER = Path(__file__).parents[1] / "experiments"

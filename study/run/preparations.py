@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from producers import datasets
-from producers.datasets import cervical, credit, forest, mnist
-from producers.datasets.base import DataSet, scaled
-from producers.datasets.files import DATA_DIR_VARIABLE
 from stream_app.errors import DataSetError
+from stream_app.producers import datasets
+from stream_app.producers.datasets import cervical, credit, forest, mnist
+from stream_app.producers.datasets.base import DataSet, scaled
+from stream_app.producers.datasets.files import DATA_DIR_VARIABLE
 
 RANGES: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
     "cervical": (cervical.LOWEST, cervical.HIGHEST),

@@ -8,13 +8,13 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import DataSet
-from producers.events import Sent, events, id_prefix
-from producers.label_delay import parse_label_delay
-from producers.plan import Plan, StreamPlan
-from stream_app.config import JoinSettings, MetricSettings, StreamSettings, TaskSettings
+from stream_app.config import Config, JoinSettings, MetricSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.stream import seed_of
 from stream_app.pipeline.task import Task
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.events import Sent, events, id_prefix
+from stream_app.producers.label_delay import parse_label_delay
+from stream_app.producers.plan import Plan, StreamPlan
 from stream_app.record_columns import RawRecords
 from study.run.checked import answer
 from study.run.experiment import Run
@@ -64,14 +64,15 @@ def settings_of(run: Run, repetition: int, only: str | None = None) -> TaskSetti
     experiment = run.experiment
     methods = {name: one for name, one in experiment.methods.items() if only in {None, name}}
     stream = StreamSettings.model_construct(features=None, champion=next(iter(methods)), learners=methods)
-    return TaskSettings.model_construct(
-        application_id=application_id(run, repetition),
-        metrics=MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
-        predictions="all",
-        join=JoinSettings(corrections="correct" if experiment.stream.checks is not None else "first"),
-        streams={experiment.stream.stream: stream},
-        default_stream=stream,
-    )
+    chosen = {
+        "application_id": application_id(run, repetition),
+        "metrics": MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
+        "predictions": "all",
+        "join": JoinSettings(corrections="correct" if experiment.stream.checks is not None else "first"),
+        "streams": {experiment.stream.stream: stream},
+        "default_stream": stream,
+    }
+    return Config().task_settings().model_copy(update=chosen)  # a method of the study's own is not valid elsewhere
 
 
 def plan_of(run: Run, data: DataSet, seed: int) -> Plan:

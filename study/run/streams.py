@@ -6,10 +6,10 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.datasets.base import DataSet
-from producers.datasets.files import data_dir_from_environment
-from producers.draws import Draws
-from producers.synthetic import Drift, Piece, SyntheticSpec, generate, synthetic
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.datasets.files import data_dir_from_environment
+from stream_app.producers.draws import Draws
+from stream_app.producers.synthetic import Drift, Piece, SyntheticSpec, generate, synthetic
 from study.run.experiment import Run, StreamChoice
 from study.run.preparations import mnist_drawn, prepared
 

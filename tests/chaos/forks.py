@@ -1,4 +1,4 @@
-"""Start workers as forks of a process that has loaded everything, which saves the seconds that Torch needs to load.
+"""Start workers as forks of a process that has loaded all code, which saves the seconds that this takes.
 
 A thousand starts of an interpreter cost an hour of processor time and test nothing: before it joins the group, a worker
 uses nothing but the cache of compiled code. Each fork is a separate process with its own session, log and clients, and

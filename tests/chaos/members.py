@@ -44,7 +44,7 @@ LINE = re.compile(r"^(\d+-\d+-\d+ \d+:\d+:\d+,\d+) (\w+) \S+ (.*)$")
 ASSIGNED = re.compile(r"assigned tasks=(\S+)")
 OF_TASK = re.compile(r"(restored|continued|snapshot-started|snapshot-complete) task=(\d+)")
 
-WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
+WRONG = ("Traceback", "parked task", "stream-stopped task", "damaged task")
 """No fault may cause these log lines."""
 
 

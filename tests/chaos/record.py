@@ -32,7 +32,7 @@ every task of the worker has committed again.
 """
 
 PAGE_TAIL = """
-- Workers are forked from one process that has loaded Torch (`tests/chaos/forks.py`), unless the run has `--plain`;
+- Workers are forked from one process that has loaded all code (`tests/chaos/forks.py`), unless the run has `--plain`;
   otherwise, a thousand kills would spend an hour on starting Python. Each worker is a process with its own Kafka
   clients, and SIGKILL ends it.
 - A failed trial leaves its workers' logs and its brokers' data in the folder of the record. Its seed and number give

@@ -10,7 +10,15 @@ from typing import Protocol
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from stream_app.backends.base import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
+from stream_app.backends.base import (
+    Cluster,
+    Fetched,
+    LogReader,
+    Sender,
+    Source,
+    TopicPartition,
+    Transaction,
+)
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.following import FollowableCluster
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -22,6 +30,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.backends.questions import RetentionCluster
 from stream_app.record_columns import OutputRecords
 from tests.support.raw import RawProducer, RawRecord
 
@@ -36,6 +45,10 @@ class Transactions(Protocol):
 
     def __call__(self, transactional_id: str, timeout_s: float = 10.0, *, initialised: bool = True) -> Transaction:
         """Create a producer; the broker aborts its transactions after `timeout_s`."""
+
+
+class AnyCluster(FollowableCluster, RetentionCluster, Protocol):
+    """What both backends implement."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class Backend:
     source: Callable[[str], Source]
     transaction: Transactions
     sender: Callable[[], Sender]
-    cluster: Callable[[], FollowableCluster]
+    cluster: Callable[[], AnyCluster]
     delete_before: Callable[[TopicPartition, int], None]
     send_raw: Callable[[TopicPartition, Sequence[RawRecord]], None]
     closing: ExitStack
@@ -196,6 +209,14 @@ def wait_for_values(cluster: Cluster, partition: TopicPartition, expected: Seque
         assert time.monotonic() < deadline, f"only {len(values)} of {len(expected)} values"
 
 
+def wait_for_offsets(cluster: Cluster, group_id: str, expected: Mapping[TopicPartition, int | None]) -> None:
+    """Wait until a group has these committed offsets; they may be known a moment after a commit has returned."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (found := cluster.committed(group_id, list(expected))) != expected:
+        assert time.monotonic() < deadline, f"{found}"
+        time.sleep(0.01)
+
+
 def wait_for_markers(cluster: Cluster, partition: TopicPartition) -> None:
     """Wait until no transaction is open in a partition; a broker may write the markers after a commit has returned."""
     deadline = time.monotonic() + DEADLINE_S
@@ -206,9 +227,9 @@ def wait_for_markers(cluster: Cluster, partition: TopicPartition) -> None:
 
 def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> None:
     """Wait until a log has grown to this offset, committed or not; a producer sends in the background."""
-    source = backend.source("areba-contract-watch")
+    cluster = backend.cluster()
     deadline = time.monotonic() + DEADLINE_S
-    while (found := source.watermarks(partition).high) < high:
+    while (found := cluster.watermarks(partition).high) < high:
         assert time.monotonic() < deadline, f"{found} of {high} records"
         time.sleep(0.01)
 

@@ -11,6 +11,7 @@ from stream_app.backends import topics
 from stream_app.backends.base import Cluster, TopicPartition, Transaction
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.retention import FOREVER, TIMES_BEFORE, UNLIMITED_MS
 from stream_app.config import Config
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Header
@@ -38,6 +39,7 @@ class Dying:
         self.initialise, self.begin = transaction.initialise, transaction.begin
         self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
         self.flush, self.abort, self.start = transaction.flush, transaction.abort, transaction.start
+        self.serve = transaction.serve
 
     def commit(self) -> None:
         """Commit; the last commit kills the owner."""
@@ -59,7 +61,7 @@ class Letter(NamedTuple):
     value: bytes | None
     offset: int = 0
     topic: str = "examples"
-    timestamp_ms: int = START_MS
+    event_time_ms: int = START_MS
     key: bytes | None = b"pumps"
     headers: Sequence[Header] = ()
     partition: int = 0
@@ -69,7 +71,9 @@ class Letter(NamedTuple):
 class DeadLetterTopics:
     """An application's topics, and the operations of the tool on them."""
 
-    def __init__(self, backend: Backend, prefix: str, partitions: int, retention_ms: int) -> None:
+    def __init__(
+        self, backend: Backend, prefix: str, partitions: int, retention_ms: int = -1, before_max_ms: int = UNLIMITED_MS
+    ) -> None:
         self.backend = backend
         self.config = Config.model_validate(
             {
@@ -79,10 +83,12 @@ class DeadLetterTopics:
             }
         )
         self.names = self.config.topics
-        plan = topics.plan(self.names, partitions)
+        plan = topics.plan(self.names, partitions, retention_ms=FOREVER)
         # the records of these tests are old, and retention would delete them
         kept = {"retention.ms": str(retention_ms)}
-        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan], 1)
+        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan[2:]], 1)
+        kept |= {TIMES_BEFORE: str(before_max_ms)}
+        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan[:2]], 1)
 
     @property
     def cluster(self) -> Cluster:
@@ -98,7 +104,7 @@ class DeadLetterTopics:
         records = OutputRecords.of(
             [letter.key for letter in written],
             [letter.value for letter in written],
-            [letter.timestamp_ms for letter in letters],
+            [0] * len(letters),
             {row: letter.headers for row, letter in enumerate(written)},
         )
         place = TopicPartition(self.names.dead_letters, partition)
@@ -115,7 +121,15 @@ class DeadLetterTopics:
 
     def _headers(self, letter: Letter) -> list[Header]:
         topic = getattr(self.names, letter.topic, letter.topic)
-        texts = (topic, str(letter.partition), str(letter.offset), "areba.x", "the detail", letter.reason)
+        texts = (
+            topic,
+            str(letter.partition),
+            str(letter.offset),
+            "areba.x",
+            "the detail",
+            letter.reason,
+            str(letter.event_time_ms),
+        )
         return [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, texts, strict=True)]
 
     def replay(
@@ -156,6 +170,6 @@ def _examples(count: int) -> list[bytes | None]:
 
 def _letters(count: int) -> list[Letter]:
     return [
-        Letter("unknown-stream", value, offset, timestamp_ms=START_MS + offset)
+        Letter("unknown-stream", value, offset, event_time_ms=START_MS + offset)
         for offset, value in enumerate(_examples(count))
     ]

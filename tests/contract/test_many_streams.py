@@ -7,9 +7,10 @@ import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.retention import FOREVER
 from stream_app.backends.topics import plan
 from stream_app.config import Config, TaskSettings
-from stream_app.records import Act, Commit, Example, Label, Prediction
+from stream_app.records import CONFIGURATION, Act, Commit, Example, Label, Prediction
 from stream_app.serialization import codec
 from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts
@@ -87,7 +88,7 @@ def test_ten_thousand_configured_streams_start(backend: Backend, prefix: str, se
     own = {"application": settings.application.model_copy(update={"id": f"{prefix}app"})}
     config = settings.model_copy(update=own | {"kafka": settings.kafka.model_copy(update={"topic_prefix": prefix})})
     cluster = backend.cluster()
-    cluster.create(plan(config.topics, 1, max_clock_lead_ms=3_600_000, max_record_bytes=1_000_000), 1)
+    cluster.create(plan(config.topics, 1, retention_ms=FOREVER), 1)
     _send(backend, config, 0)
     member = _member(backend, config)
     member.start()
@@ -98,7 +99,8 @@ def test_ten_thousand_configured_streams_start(backend: Backend, prefix: str, se
     assert max(len(value or b"") for value in progress) < LARGEST_BYTES
     records = [record for value in progress if isinstance(record := codec.decode_one(value or b""), Act | Commit)]
     assert [record.sequence for record in records] == list(range(len(progress)))
-    (act,) = [record for record in whole_acts(records) if isinstance(record, Act)]
+    acts = [record for record in whole_acts(records) if isinstance(record, Act)]
+    (act,) = [record for record in acts if record.kind == CONFIGURATION]
     recorded, given = TaskSettings.from_json(act.text), config.task_settings()
     assert recorded == given.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
     changelog = log_values(cluster, TopicPartition(config.topics.changelog, 0))

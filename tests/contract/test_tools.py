@@ -4,21 +4,21 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_app.backends.base import CLIENT_NAME, Committed, TopicInfo, TopicPartition
+from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.questions import KeptRecords, Question, Retention
 from stream_app.errors import DeliveryError, ErrorCode, StateError, TopicError
 from tests.contract.backends import (
     DEADLINE_S,
     START_MS,
     Backend,
-    Member,
     numbered,
     outputs,
     read_log,
-    settle,
     wait_for_records,
     wait_for_values,
 )
+from tests.support.kafka.waiting import wait_until
 
 
 def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., str]) -> None:
@@ -111,7 +111,7 @@ def test_a_reader_continues_at_the_given_offset(backend: Backend, topic: Callabl
 
 
 def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..., str]) -> None:
-    """A stopped task waits for a `resume` record and would miss it."""
+    """A restore reads progress to its end, which may not have been readable yet."""
     place = TopicPartition(topic("log"), 0)
     sender, reader = backend.sender(), backend.cluster().reader(place)
     read_log(reader)
@@ -160,33 +160,32 @@ def test_records_below_an_offset_are_deleted(backend: Backend, topic: Callable[.
     assert cluster.watermarks(place) == (6, 10)
 
 
-def test_offsets_are_committed_for_a_group_without_members(
-    backend: Backend, topic: Callable[..., str], prefix: str
-) -> None:
-    """An operator may repair offsets, but not while members rely on them."""
-    name, group, cluster = topic("in", partitions=2), prefix + "group", backend.cluster()
-    one, two = (TopicPartition(name, number) for number in range(2))
+def test_a_question_is_answered_later(backend: Backend, prefix: str) -> None:
+    """The loop of a worker asks, continues, and takes the answer, or the refusal, in a later turn."""
+    cluster, name = backend.cluster(), prefix + "a"
+    cluster.create([TopicInfo(name, 1, {})], 1)
+    answer = cluster.ask(lambda asked: asked.ends([TopicPartition(name, 0)]))
+    wait_until(lambda: answer() == {TopicPartition(name, 0): (0, 0)}, "no answer")
+
+    def refused(_: object) -> bool:
+        raise TopicError("no")
+
+    asked = Question(cluster, refused)
+    with pytest.raises(TopicError):
+        wait_until(lambda: bool(asked.answer()), "no refusal")
+
+
+def test_what_is_kept(backend: Backend, prefix: str) -> None:
+    """A worker saves its tasks before retention deletes their inputs."""
+    cluster, name = backend.cluster(), prefix + "a"
+    cluster.create([TopicInfo(name, 2, {"retention.ms": "7200000", "retention.bytes": "5000"})], 1)
+    places = [TopicPartition(name, number) for number in range(2)]
     sender = backend.sender()
-    for place in (one, two):
-        for _ in range(10):
-            sender.send(name, b"k", b"v", START_MS, partition=place.partition)
+    for number in range(5):
+        sender.send(name, b"k", b"v", START_MS + number, partition=0)
     sender.flush(DEADLINE_S)
-    first = {one: Committed(3, "of three"), two: Committed(4, "")}
-    cluster.commit_offsets(group, first)
-    assert cluster.committed(group, [one, two]) == first
-    cluster.commit_offsets(group, {two: Committed(0, "again")})
-    assert cluster.committed(group, [one, two]) == {one: first[one], two: Committed(0, "again")}
-    member = Member(backend.source(group), [name])
-    settle([member], lambda: len(member.assigned) == 2)
-    assert list(cluster.members(group)) == [CLIENT_NAME]
-    with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
-        cluster.commit_offsets(group, {one: Committed(9, "")})
-    assert cluster.committed(group, [one])[one] == first[one]
-    member.source.close()
-    assert not cluster.members(group)
-    assert not cluster.members(prefix + "nobody")
-    cluster.commit_offsets(group, {one: Committed(9, "")})
-    assert cluster.committed(group, [one])[one] == Committed(9, "")
+    backend.delete_before(places[0], 3)
+    assert cluster.kept(places) == KeptRecords({name: Retention(7_200_000, 5_000)}, {places[0]: 3, places[1]: 0})
 
 
 def test_topics_are_described_with_the_settings_in_force(backend: Backend, prefix: str) -> None:

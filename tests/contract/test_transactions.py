@@ -1,13 +1,12 @@
 """Exactly-once depends on these tests: committed records are read completely and once, aborted records never."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
 from stream_app.record_columns import OutputRecords
 from stream_app.records import UNREADABLE_HEADERS, Header
@@ -23,6 +22,7 @@ from tests.contract.backends import (
     read_log,
     settle,
     to_end,
+    wait_for_offsets,
     wait_for_records,
     wait_for_values,
 )
@@ -158,36 +158,18 @@ def test_offsets_and_their_metadata_are_part_of_the_transaction(
     name = topic("in", partitions=2)
     member = _member(backend, prefix, TopicPartition(name, 0))
     source, partitions = member.source, [TopicPartition(name, 0), TopicPartition(name, 1)]
-    assert source.committed(partitions) == dict.fromkeys(partitions)
+    cluster, group = backend.cluster(), prefix + "group"
+    assert cluster.committed(group, partitions) == dict.fromkeys(partitions)
     transaction = backend.transaction(prefix + "a")
-    metadata = "1 17 " + "a" * 64
     transaction.begin()
-    transaction.send_offsets({partitions[0]: Committed(5, metadata)}, source.group_metadata())
+    transaction.send_offsets({partitions[0]: 5}, source.group_metadata())
+    assert cluster.committed(group, partitions) == dict.fromkeys(partitions), "it is open"
     transaction.commit()
-    assert source.committed(partitions) == {partitions[0]: Committed(5, metadata), partitions[1]: None}
+    wait_for_offsets(cluster, group, {partitions[0]: 5, partitions[1]: None})
     transaction.begin()
-    transaction.send_offsets({partitions[0]: Committed(9, "later")}, source.group_metadata())
+    transaction.send_offsets({partitions[0]: 9}, source.group_metadata())
     transaction.abort()
-    assert source.committed(partitions) == {partitions[0]: Committed(5, metadata), partitions[1]: None}
-
-
-def test_committed_offsets_wait_for_the_transaction_that_holds_them(
-    backend: Backend, topic: Callable[..., str], prefix: str
-) -> None:
-    """A new owner that saw the older offsets would process a batch twice if the transaction is then committed."""
-    place = TopicPartition(topic("in"), 0)
-    source = _member(backend, prefix, place).source
-    transaction = backend.transaction(prefix + "a")
-    transaction.begin()
-    transaction.send_offsets({place: Committed(3, "new")}, source.group_metadata())
-    answers: list[object] = []
-    asking = threading.Thread(target=lambda: answers.append(source.committed([place])))
-    asking.start()
-    asking.join(0.3)
-    assert not answers, "it answered while the transaction was open"
-    transaction.commit()
-    asking.join(DEADLINE_S)
-    assert answers == [{place: Committed(3, "new")}]
+    assert cluster.committed(group, partitions) == {partitions[0]: 5, partitions[1]: None}
 
 
 def test_a_newer_producer_of_the_same_name_fences_the_older(
@@ -269,16 +251,17 @@ def test_offsets_of_an_older_generation_are_refused(backend: Backend, topic: Cal
     def late() -> None:
         transaction.begin()
         transaction.produce(TopicPartition(out, 0), outputs([b"late"]))
-        transaction.send_offsets({TopicPartition(name, 0): Committed(4, "late")}, old)
+        transaction.send_offsets({TopicPartition(name, 0): 4}, old)
         transaction.commit()
 
     with pytest.raises(TransactionAbortedError):
         late()
     assert log_values(backend.cluster(), TopicPartition(out, 0)) == []
-    assert member.source.committed([TopicPartition(name, 0)]) == {TopicPartition(name, 0): None}
+    place = TopicPartition(name, 0)
+    assert backend.cluster().committed(prefix + "group", [place]) == {place: None}
     transaction.begin()  # the producer itself is as good as before
     transaction.produce(TopicPartition(out, 0), outputs([b"good"]))
-    transaction.send_offsets({TopicPartition(name, 0): Committed(1, "good")}, member.source.group_metadata())
+    transaction.send_offsets({TopicPartition(name, 0): 1}, member.source.group_metadata())
     transaction.commit()
     wait_for_values(backend.cluster(), TopicPartition(out, 0), [b"good"])
 

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from producers.plan import uniform_plan
-from producers.replay import replay
-from producers.sources import parse_source
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.dashboard.model import STALLED_S
+from stream_app.producers.plan import uniform_plan
+from stream_app.producers.replay import replay
+from stream_app.producers.sources import parse_source
 from stream_app.records import Metric
 from stream_app.serialization.codec import decode_one
 from stream_app.testing.local_kafka.cluster import LocalKafka

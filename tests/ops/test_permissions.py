@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
     AclBinding,
     AclBindingFilter,
@@ -28,27 +28,29 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from ops.keeper import KeptProcess
-from stream_app.admin.history import last_commit, progress_tail, tripped_by
+from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.acls import AclEntry, Pattern, Resource, Role
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.cli.checks import wait_for_topics
+from stream_app.cli.clients import open_transaction
 from stream_app.cli.preflight import Level
 from stream_app.cli.start import run_worker
 from stream_app.cli.topic_setup import create_topics
 from stream_app.client import Prediction, decode
 from stream_app.config import load
-from stream_app.errors import ArebaError, TopicError
+from stream_app.errors import ArebaError, ErrorCode, TopicError
 from stream_app.monitor.tail import TOPIC_NAMES, topic_named
 from stream_app.monitor.watcher import Watcher
 from stream_app.serialization import codec
+from stream_app.snapshot.stops import stopped_text
 from stream_app.testing.local_kafka.plan import free_ports
 from tests.support.kafka.application import App
-from tests.support.kafka.members import Member, members_of
+from tests.support.kafka.members import Member, kafka_transactions, members_of
 from tests.support.kafka.processes import ROOT
 from tests.support.kafka.records import example, label
-from tests.support.kafka.secure_broker import PASSWORD, SecureKafka
+from tests.support.kafka.secure_broker import ADMINISTRATOR, PASSWORD, SecureKafka
 from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
 
 pytestmark = [pytest.mark.ops, pytest.mark.slow(180), pytest.mark.timeout(580)]
@@ -113,7 +115,7 @@ def test_each_role_can_do_its_work(members: Mapping[Role, Member]) -> None:
     def is_done() -> bool:
         assert time.monotonic() < end, "no commit with all permissions"
         found = operator.cluster.committed(operator.config.group_id, places)
-        return [committed and committed.offset for committed in found.values()] == [2, 1]
+        return list(found.values()) == [2, 1]
 
     run_worker(worker.config, is_done)
     (value,) = _consume(members[Role.SUBSCRIBER], topics.predictions)
@@ -138,7 +140,6 @@ def _operate(operator: Member, subscriber: Member) -> None:
         ("state", "list"),
         ("state", "rebuild", "--task", "0"),
         ("state", "export", "alpha", "areba", file),
-        ("state", "recommit"),
         ("state", "skip"),
         ("promote", "alpha", "areba"),
     ):
@@ -147,6 +148,8 @@ def _operate(operator: Member, subscriber: Member) -> None:
         found = {json.loads(line)["topic"] for line in operator.command("tail", topic).splitlines()}
         assert found <= {topic_named(operator.config.topics, topic)}
     assert json.loads(operator.command("inspect", "--json", status=1))["tasks"][0]["state"] == "idle"
+    with pytest.raises(AssertionError, match=ErrorCode.STREAM_NOT_STOPPED):  # its mark needs what that of promote needs
+        operator.command("resume", "alpha")
     checks = [json.loads(line) for line in operator.command("topics", "check", "--json", status=1).splitlines()]
     wrong = {one["check"] for one in checks if one["level"] == Level.WRONG}
     assert wrong == {"rights", "identity"}, "those of a worker: the command runs as the worker's principal"
@@ -156,6 +159,32 @@ def _operate(operator: Member, subscriber: Member) -> None:
     assert subscriber.command("tail", "predictions")
     with pytest.raises(TopicError, match=f"topic {subscriber.config.topics.examples}"):  # it reads all topics
         Watcher(subscriber.cluster, subscriber.config, SystemClock())
+
+
+def test_the_operator_finds_what_holds_an_input_back(members: Mapping[Role, Member], tmp_path: Path) -> None:
+    """The commands of the incident "An input is held back", each as the role that the page names."""
+    operator = members[Role.OPERATOR]
+    topic, secure = operator.config.topics.labels, operator.secure
+    outside = {"bootstrap.servers": secure.open_servers, "transactional.id": "other-producer"}
+    other = Producer(outside | {"transaction.timeout.ms": "120000"})
+    other.init_transactions(DEADLINE_S)
+    other.begin_transaction()
+    other.produce(topic, b"held", b"alpha", 0)
+    assert other.flush(DEADLINE_S) == 0
+    found = json.loads(operator.command("inspect", "--json", status=1))["tasks"][0]
+    held = found["labels"]["held_from"]
+    assert (found["examples"]["held_from"], held) == (None, found["labels"]["end"] - 1)
+    words = ("describe-producers", "--topic", topic, "--partition", "0")
+    lines = kafka_transactions(secure, "operator", tmp_path, *words).splitlines()
+    [row] = [line.split() for line in lines if line.split()[-1:] == [str(held)]]
+    assert "other-producer" not in kafka_transactions(secure, "operator", tmp_path, "list")
+    [listed] = [
+        line.split()
+        for line in kafka_transactions(secure, ADMINISTRATOR, tmp_path, "list").splitlines()
+        if line.startswith("other-producer")
+    ]
+    assert row[0] in listed, "the id of the producer leads to its transactional id"
+    other.abort_transaction(DEADLINE_S)
 
 
 def test_no_role_can_do_more(members: Mapping[Role, Member]) -> None:
@@ -206,6 +235,16 @@ def _error(work: Callable[[], object]) -> str:
     return ""
 
 
+def _commit_offsets(member: Member, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit offsets as the commands of the operator do."""
+    config = member.config
+    with closing(open_transaction(config, config.tools_transactional_id)) as transaction:
+        transaction.initialise()
+        transaction.begin()
+        transaction.send_offsets(offsets, member.cluster.empty_group(config.group_id))
+        transaction.commit()
+
+
 def _works(member: Member, entry: AclEntry) -> Callable[[], object]:
     """Return a part of the role's own work that needs a permission."""
     config, cluster = member.config, member.cluster
@@ -217,14 +256,14 @@ def _works(member: Member, entry: AclEntry) -> Callable[[], object]:
         return partial(_consume, member, topic)
     if member.role is Role.WORKER and entry.operation != "Delete":
         return lambda: wait_for_topics(config, cluster, lambda: False, restarted=False)
-    offsets = {TopicPartition(config.topics.examples, 0): Committed(2, "")}
+    offsets = {TopicPartition(config.topics.examples, 0): 2}
     work: dict[tuple[Resource, str], Callable[[], object]] = {
         (Resource.TOPIC, "Delete"): lambda: cluster.delete_records(TopicPartition(entry.name, 0), 0),
         (Resource.TOPIC, "Read"): lambda: member.read(entry.name),
         (Resource.TOPIC, "Write"): lambda: member.send(entry.name, b"probe"),
         (Resource.TOPIC, "Create"): lambda: create_topics(config, 1),
         (Resource.TOPIC, "DescribeConfigs"): lambda: cluster.topics([entry.name]),
-        (Resource.GROUP, "Read"): lambda: cluster.commit_offsets(config.group_id, offsets),
+        (Resource.GROUP, "Read"): partial(_commit_offsets, member, offsets),
         (Resource.GROUP, "Describe"): lambda: member.read(
             config.topics.predictions if member.role is Role.SUBSCRIBER else config.topics.examples
         ),
@@ -305,18 +344,18 @@ def test_nothing_shows_the_secret(members: Mapping[Role, Member], tmp_path: Path
     assert [place for place in seen if PASSWORD in place] == []
 
 
-def test_the_operator_resumes_a_task(members: Mapping[Role, Member]) -> None:
-    """The commit that stops the task is made up, so no worker could continue after this test."""
+def test_the_operator_resumes_a_stream(members: Mapping[Role, Member]) -> None:
+    """The commit that stops the stream is made up, so no worker could continue after this test."""
     operator = members[Role.OPERATOR]
     progress = TopicPartition(operator.config.topics.progress, 0)
     last = last_commit(progress_tail(operator.cluster, progress))
     assert last is not None
-    stopped = replace(last, sequence=last.sequence + 1_000, tripped="made up")
+    stops = {"made up": "for this test"}
+    stopped = replace(last, sequence=last.sequence + 1_000, stopped_streams=1, stopped=stopped_text(stops))
     with closing(KafkaSender(operator.secure.open_servers)) as sender:
         sender.send(progress.topic, None, codec.encode(stopped), int(time.time() * 1000), partition=0)
         sender.flush(DEADLINE_S)
-    operator.command("resume", "--task", "0")
-    assert tripped_by(progress_tail(operator.cluster, progress)) is None
+    operator.command("resume", "made up")
 
 
 @pytest.mark.parametrize("role", Role)

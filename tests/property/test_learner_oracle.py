@@ -11,7 +11,7 @@ from stream_app.config import Corrections, JoinSettings, LearnerSettings, Stream
 from stream_app.learners.networks.autograd import AutogradModel, DenseNetwork, flatten
 from stream_app.learners.networks.dense import Training, new_training
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.registry import METHODS
+from stream_app.learners.registry import METHODS, new_method
 from stream_app.pipeline.task import Task
 from stream_app.records import Floats, Longs, Operation, Side
 from stream_app.verify.reference_join import merge
@@ -144,6 +144,11 @@ class DoubleModels:
         self.models = [AutogradModel(module, features, learning_rate, 0.0, self.training)]
         self.scores: list[float] = []
 
+    @property
+    def refused(self) -> int:
+        """The steps that were not taken."""
+        return self.models[0].refused
+
     def predict(self, example: Floats) -> Floats:
         """Return the probability of class 1; record it before the engine rounds it."""
         with torch.inference_mode():
@@ -172,7 +177,7 @@ def test_a_whole_run_in_double_precision() -> None:
     models = DoubleModels(2, 0.01)
     network = Network((2, 8, 1), models.training.parameters.tolist(), 0.01)
     queues, settings = Queues("areba", 20), LearnerSettings(method="areba")
-    areba = OnlineLearner(METHODS["areba"](settings, 2, SEED), models, 2, scaled=False)
+    areba = OnlineLearner(new_method(METHODS["areba"], settings, 2, SEED), models, 2, scaled=False)
     scores = []
     for number, label in enumerate(labels.tolist()):
         features = tuple(examples[number].tolist())

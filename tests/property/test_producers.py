@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producers.faults import Faults
-from producers.label_delay import parse_label_delay
-from producers.plan import Plan, StreamPlan
-from producers.schedule import DATA, MARK, schedule
-from producers.synthetic import Drift, SyntheticSpec, generate, synthetic
+from stream_app.producers.faults import Faults
+from stream_app.producers.label_delay import parse_label_delay
+from stream_app.producers.plan import Plan, StreamPlan
+from stream_app.producers.schedule import DATA, MARK, schedule
+from stream_app.producers.synthetic import Drift, SyntheticSpec, generate, synthetic
 from stream_app.records import Side
 
 SHARES = st.sampled_from([0.0, 0.05, 0.5])

@@ -25,7 +25,7 @@ from stream_app.verify.reference_state import Record
 from tests.oracle_checks import rows_of
 from tests.support.rows import columns
 from tests.support.snapshots import Changelog
-from tests.support.tasks import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input
+from tests.support.tasks import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input, settings_of_task
 
 ONE, TWO = LEARNERS["one"], LEARNERS["two"]
 NEW = LearnerSettings(method="sliding", window=3, hidden=(2,), scaler="standard")
@@ -206,8 +206,7 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
 def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
     """A correction changes the figures of learners that had predicted the example, but not a new learner's."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
-    before = TaskSettings(
-        application_id="test",
+    before = settings_of_task(
         join=SMALL.model_copy(update={"corrections": "correct", "ttl_ms": 10_000}),
         metrics=MetricSettings(every_labels=1, fading_factor=1.0),
         predictions="all",
@@ -278,7 +277,7 @@ def test_a_restore_goes_through_it_alike(
     if changes_are_refused(before, after, parts[0]):
         return
     cuts = [data.draw(st.lists(st.integers(0, len(part)), max_size=4)) for part in parts]
-    changelog = Rebook(before)
+    changelog = Changelog(before)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "CLOSED_ROWS", 3)
         cut, _ = run_changed(before, after, parts, (cuts[0], cuts[1]), changelog.relay)
@@ -291,14 +290,3 @@ def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequenc
     for examples, labels in cut_at(part, []):
         task.step(columns(examples), columns(labels))
     return bool(changes(before, after, task.running()).refused)
-
-
-class Rebook(Changelog):
-    """A changelog that drops older snapshots when the streams were rebuilt, as `SnapshotWriter.forget_older` does."""
-
-    def relay(self, task: Task) -> Task:
-        """Return another task in the same state."""
-        if task.settings.to_json() != self.settings.to_json():  # equal mappings may differ in their order
-            self.settings = task.settings
-            self.book = segments.Book()
-        return super().relay(task)

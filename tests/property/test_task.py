@@ -38,7 +38,7 @@ from stream_app.records import (
 )
 from stream_app.serialization import codec
 from stream_app.verify.reference_join import merge
-from stream_app.verify.reference_state import Event, Record, Reported, Settled
+from stream_app.verify.reference_state import Dead, Event, Record, Reported, Settled
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
 from tests.support.rows import columns
 from tests.support.tasks import (
@@ -49,12 +49,12 @@ from tests.support.tasks import (
     SIDES,
     SMALL,
     TOPICS,
-    UNREADABLE,
     cut_at,
     fixed_input,
     one_side,
     reason_of,
     run,
+    settings_of_task,
     task_settings,
 )
 
@@ -166,8 +166,10 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
     events = opinion.check(examples, labels, result.rows)
     if task_settings.predictions == "all":
         check_figures(result.rows["metrics"], events, opinion.predictions)
+    dead = [event for event in events if isinstance(event, Dead) and event.reason.malformed]
+    malformed = {(event.record.side, event.record.offset) for event in dead}
     for side, records in zip(Side, (examples, labels), strict=True):
-        assert result.unreadable[side] == [record.meaning in UNREADABLE for record in records]
+        assert result.malformed[side] == [(side, record.offset) in malformed for record in records]
     return events
 
 
@@ -265,8 +267,7 @@ def correction_of(time_ms: int, id_: str, label: int, revision: int) -> Record:
 def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
     """Computed by hand: the example counts for another class, as if its label had been that class's last one then."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
-    chosen = TaskSettings(
-        application_id="test",
+    chosen = settings_of_task(
         join=JoinSettings(corrections="correct"),
         metrics=MetricSettings(every_labels=1, fading_factor=0.5),
         predictions="all",
@@ -340,8 +341,7 @@ def test_one_record_a_batch(corrections: Corrections) -> None:
 def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> None:
     """A single record changes the champion; an outcome names the champion of its example, however late its label is."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
-    chosen = TaskSettings(
-        application_id="test",
+    chosen = settings_of_task(
         metrics=MetricSettings(every_labels=10),
         streams={"a": stream, "b": stream},
         default_stream=stream,

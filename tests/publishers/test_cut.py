@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from producers.datasets import RECIPES
-from producers.datasets.files import DATA_DIR_VARIABLE
+from stream_app.producers.datasets import RECIPES
+from stream_app.producers.datasets.files import DATA_DIR_VARIABLE
 
 FRAUD = (284_807, 492)
 """Transactions and frauds of the complete set."""

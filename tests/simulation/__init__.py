@@ -11,11 +11,15 @@ code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Tas
     faults.py            kinds of faults, how often a seed draws each, and the count of those that hit
     ports.py             the ports of a worker: every call may fail, stall, crash, or say less than there is
     transactions.py      its transactions, whose outcome may be unknown or delayed
-    worlds/inputs.py     examples, labels, marks, garbage, repeats
+    worlds/inputs.py     examples, labels, marks, garbage, repeats, odd times, outliers
     worlds/shape.py      the decisions of a seed in advance: the application, its inputs, and its faults
     worlds/processes.py  the worker processes and their log lines
     worlds/world.py      the broker, the supervisor, the producer, the operator, the subscriber
+    worlds/year.py       quiet weeks, slow records, and what the brokers delete and forget meanwhile
+    worlds/commands.py   operators who run commands at once
+    worlds/upkeep.py     learners that operators promote, take out and put in again, dead letters that they send back
     checks.py            the checks at the end
+    counts.py            consequences of faults that the outputs show
     many.py              thousands of seeds in several processes
     mutants.py           known ways to break the code; hunt.py runs seeds, or tests, until each is found
     site/                on the path of processes that run a mutant: changes one file at its import

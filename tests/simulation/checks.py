@@ -9,28 +9,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.base import TopicPartition
 from stream_app.config import BreakerSettings, TaskSettings
 from stream_app.pipeline.leftovers import leftovers_of
-from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
+from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
-from stream_app.records import CONFIGURATION, RESET, RESUME, SKIP, Act, Commit, Outcome, Prediction
+from stream_app.records import CONFIGURATION, RESET, SEED, SKIP, STOP, Act, Commit
 from stream_app.recovery.breaker import Breaker
 from stream_app.serialization import codec
-from stream_app.serialization.left_out import read_left_out
+from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.snapshot.imported_state import read_seed
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.snapshot.stops import read_stop, stopped_text
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from stream_app.worker import progress_trimmer
+from stream_app.worker.retention import progress_trimmer
 from tests.oracle_checks import DiffersError
+from tests.simulation.counts import count
 from tests.simulation.faults import Event, Fault
 from tests.simulation.opinion import Opinion
 from tests.simulation.schedule import StuckError
+from tests.simulation.worlds.inputs import is_odd
 from tests.simulation.worlds.shape import draw_shape
 from tests.simulation.worlds.world import World, WrongError
-from tests.support.formats.wire_formats import CONFLUENT
 from tests.support.rows import columns, range_of
 
 
@@ -98,7 +103,11 @@ def check(world: World) -> None:
     """
     if world.wrong:
         raise WrongError("; ".join(world.wrong))
-    _check_offsets(world)
+    if world.faults.events[Event.QUIET_DAYS]:
+        _check_kept(world)
+    world.broker.put_back()
+    world.faults.events[Event.ODD_TIME] += sum(map(is_odd, world.shape.records))
+    _check_ends(world)
     _check_grown(world)
     for number in range(world.shape.partitions):
         _check_task(world, number)
@@ -111,16 +120,29 @@ def check(world: World) -> None:
         raise WrongError(f"areba verify: {'; '.join(map(str, findings[:5]))}")
 
 
-def _check_offsets(world: World) -> None:
+def _check_kept(world: World) -> None:
+    """Check what retention has left: `verify` says at most that records were deleted, and `inspect` has no problem."""
+    config = world.config("w1")
+    places = {(place.topic, place.partition) for place in world.unread_places()}
+    for found in verify(world.cluster, config).findings:
+        is_unread = found.code is Code.UNREAD_PARTITION and (found.topic, found.partition) in places
+        if found.code is not Code.DELETED_RECORDS and not is_unread:
+            raise WrongError(f"areba verify, after retention: {found}")
+    for view in inspect(world.cluster, config, clock=world.clock).tasks:
+        if view.problem is not None:
+            raise WrongError(f"areba inspect: {view.problem}")
+    world.faults.events[Event.KEPT_CHECKED] += 1
+
+
+def _check_ends(world: World) -> None:
     """Check that everything was read."""
-    ends = world.input_ends()
-    committed = world.broker.committed(world.config("w1").group_id, list(ends))
+    ends, progress = world.input_ends(), world.config("w1").topics.progress
     for number in range(world.shape.partitions):
-        places = world.input_places(number)
-        found = tuple(known.offset if (known := committed[place]) else 0 for place in places)
-        wanted = tuple(ends[place] for place in places)
+        commit = last_commit(progress_tail(world.cluster, TopicPartition(progress, number)))
+        found = (commit.examples_end, commit.labels_end) if commit else (0, 0)
+        wanted = tuple(ends[place] for place in world.input_places(number))
         if found != wanted:
-            raise WrongError(f"task {number}: committed are {found}, the inputs end at {wanted}")
+            raise WrongError(f"task {number}: progress ends at {found}, the inputs end at {wanted}")
 
 
 def _check_grown(world: World) -> None:
@@ -129,10 +151,7 @@ def _check_grown(world: World) -> None:
     for name in config.topics:
         for number in range(first, world.broker.topic(name).partitions):
             place = TopicPartition(name, number)
-            if (
-                len(world.read(place)) != (place in unread)
-                or world.broker.offsets(config.group_id, [place])[place] is not None
-            ):
+            if len(world.read(place)) != (place in unread):
                 raise WrongError(f"{place}: was read or written, the application has {first} partitions")
 
 
@@ -162,18 +181,25 @@ class Fresh:
     breaker: Breaker = field(default_factory=lambda: Breaker(BreakerSettings()))
     digest: bytes = GENESIS
     at: tuple[int, int] = (0, 0)
-    is_stopped: bool = False
 
-    def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> str | None:
-        """Process one batch; return the reason if the breaker trips."""
+    def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> None:
+        """Process one batch."""
         outputs = self.task.step(examples, labels)
         if self.opinion is not None:
             self.opinion.check(examples, labels, outputs)
         self.digest = chain_digest(self.digest, ranges, outputs)
         for topic, records in outputs.topics.items():
-            for row, cells in enumerate(zip(records.timestamps.tolist(), records.keys, records.values, strict=True)):
+            for row, cells in enumerate(zip(records.keys, records.values, strict=True)):
                 self.outputs[topic].append((*cells, tuple(records.headers.get(row, ()))))
-        return self.breaker.count(outputs.unreadable)
+        self.breaker.count(outputs.judged, outputs.stream_names)
+
+    def stop(self, act: Act) -> None:
+        """Stop a stream."""
+        stop = read_stop(act.text)
+        self.breaker.forget(stop.stream)
+        self.task.apply(act)
+        if self.opinion is not None:
+            self.opinion.stop(*stop)
 
     @property
     def models(self) -> str:
@@ -192,7 +218,11 @@ def _check_task(world: World, number: int) -> None:
         return
     _compare(world, number, fresh, "a fresh process along the recorded ranges")
     events = world.faults.events
-    changed = world.version or events[Event.SKIPPED] or events[Event.RESET] or world.faults.hits[Fault.SHRUNK]
+    upkeep = (Event.PROMOTED_BY_COMMAND, Event.SENT_BACK, Event.TAKEN_OUT, Event.COMMAND_KILLED)
+    acts = world.faults.hits[Fault.COMMANDS] + sum(
+        events[event] for event in (Event.SKIPPED, Event.STREAM_STOPPED, Event.RESET, *upkeep)
+    )
+    changed = world.version or acts or world.faults.hits[Fault.SHRUNK] or world.faults.hits[Fault.ERASE]
     if world.shape.all_before and not changed:
         names = (topics.examples, topics.labels)
         settings = world.config("w1").task_settings()
@@ -207,7 +237,8 @@ def _compare(world: World, number: int, fresh: Fresh, what: str) -> None:
     topics = world.config("w1").topics
     for topic, expected in fresh.outputs.items():
         place = TopicPartition(getattr(topics, topic.replace("-", "_")), number)
-        found = [(row.time_ms, row.key, row.value, row.headers) for row in world.read(place)]
+        rows = [row for row in world.read(place) if topic != DEAD_LETTERS or not is_of_a_replay(row.headers)]
+        found = [(row.key, row.value, row.headers) for row in rows]
         if found != expected:
             same = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
             at = f"record {same} differs" if same is not None else f"{len(found)} records, {len(expected)} expected"
@@ -234,10 +265,6 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
         record = codec.decode_one(row.value or b"")
         if not isinstance(record, Commit | Act):
             raise WrongError(f"progress[{number}] offset {row.offset}: {type(record).__name__}")
-        if isinstance(record, Act) and record.kind != CONFIGURATION and record.sequence == sequence:
-            if record.kind == RESUME and fresh is not None:
-                _redo_act(world, number, fresh, record)  # written twice, or at the same time as a repair
-            continue
         if record.sequence != sequence + 1:
             raise WrongError(f"progress[{number}] offset {row.offset}: {record.sequence} follows {sequence}")
         sequence = record.sequence
@@ -245,10 +272,12 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
             _check_room(world, number, record, inputs)
         whole = acts.add(record) if isinstance(record, Act) else record
         if whole is not None:
+            if fresh is not None:
+                _check_stops(number, fresh, whole)
             fresh = _process(world, number, fresh, whole, inputs, story)
             story.append(whole)
     if fresh is not None:
-        _count(world, fresh)
+        count(world, fresh.opinion, fresh.outputs)
     return fresh
 
 
@@ -288,12 +317,12 @@ def _after_gap(
         raise WrongError(f"progress[{number}] begins with a gap")
     if gap.start != fresh.at:
         raise WrongError(f"progress[{number}]: a gap begins at {gap.start}, {fresh.at} is next")
-    again.outputs, again.at, again.digest, again.is_stopped = fresh.outputs, gap.end, gap.digest, False
+    again.outputs, again.at, again.digest = fresh.outputs, gap.end, gap.digest
     return again
 
 
 def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh | None:
-    """Apply a configuration, or continue after the breaker stopped."""
+    """Apply a configuration, a reset or a stop."""
     topics = world.config("w1").topics
     if act.kind == CONFIGURATION:
         settings = TaskSettings.from_json(act.text)
@@ -303,6 +332,7 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
             fresh = Fresh(Task(number, settings, names), opinion, breaker=Breaker(world.config("w1").breaker))
         else:
             world.faults.events[Event.CONFIGURED] += 1
+            _count_learners(world, fresh.task.settings, settings)
         fresh.task.apply(act)
         if fresh.opinion is not None:
             fresh.opinion.reconfigure(settings)
@@ -312,50 +342,42 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
         fresh.task.apply(act)
         if fresh.opinion is not None:
             fresh.opinion.reset(act.text)
-    elif fresh is not None and act.kind == RESUME:
-        fresh.breaker.reset()
-        fresh.is_stopped = False
+    elif act.kind == SEED and fresh is not None:
+        world.faults.events[Event.IMPORTED] += 1
+        fresh.task.apply(act)
+        if fresh.opinion is not None:
+            fresh.opinion.import_state(read_seed(act.text))
+    elif fresh is not None and act.kind == STOP:
+        fresh.stop(act)
     return fresh
+
+
+def _count_learners(world: World, before: TaskSettings, after: TaskSettings) -> None:
+    """Count whether the change takes the last learner out, or puts it in again."""
+    old, new = before.default_stream.learners.keys(), after.default_stream.learners.keys()
+    world.faults.events[Event.TAKEN_OUT] += new < old
+    world.faults.events[Event.PUT_IN_AGAIN] += old < new and not world.version
 
 
 def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords]) -> None:
     ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)
     if (ranges[0], ranges[2]) != fresh.at:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} does not start at {fresh.at}")
-    if fresh.is_stopped:
-        raise WrongError(
-            f"progress[{number}]: sequence {record.sequence} follows a stop of the breaker, without a resume"
-        )
-    tripped = fresh.step(range_of(inputs[0], *ranges[:2]), range_of(inputs[1], *ranges[2:]), ranges)
-    if record.tripped != tripped:
-        raise WrongError(f"progress[{number}]: sequence {record.sequence} says {record.tripped}, not {tripped}")
-    fresh.is_stopped = tripped is not None
+    fresh.step(range_of(inputs[0], *ranges[:2]), range_of(inputs[1], *ranges[2:]), ranges)
+    wanted = stopped_text(fresh.task.stopped)
+    if record.stopped != wanted:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} has {record.stopped}, not {wanted}")
     fresh.at = (ranges[1], ranges[3])
     if fresh.digest != record.digest:
         raise WrongError(f"progress[{number}]: the digest of sequence {record.sequence} is another one")
 
 
-def _count(world: World, fresh: Fresh) -> None:
-    """Count the events that the records reached."""
-    events, configured = world.faults.events, world.config("w1").streams
-    letters = fresh.outputs["dead-letters"]
-    events[Event.DEAD_LETTER] += len(letters)
-    events[Event.LEFT_OUT] += sum(bool(read_left_out(headers)[1]) for *_, headers in letters)
-    kinds = {
-        "unlabelled": Event.EXPIRED,
-        "evicted": Event.EVICTED,
-        "duplicate": Event.DUPLICATE,
-        "correction": Event.CORRECTED,
-    }
-    methods = {kind.rpartition(" ")[2]: kind for kind in Event if kind.startswith("learned by ")}
-    for _, _, value, _ in fresh.outputs["outcomes"]:
-        record = codec.decode_one(value, CONFLUENT)  # reads both formats
-        if isinstance(record, Outcome) and record.outcome in kinds:
-            events[kinds[record.outcome]] += 1
-    for _, _, value, _ in fresh.outputs["predictions"]:
-        record = codec.decode_one(value, CONFLUENT)  # reads both formats
-        if isinstance(record, Prediction):
-            events[Event.PROMOTED] += record.champion and record.learner != "areba"
-            events[Event.UNCONFIGURED] += record.stream not in configured
-            if record.model_version and record.learner in methods:
-                events[methods[record.learner]] += 1
+def _check_stops(number: int, fresh: Fresh, record: Commit | Act) -> None:
+    """Check that a stop is due when it is recorded, and that it is recorded before the next commit."""
+    due = fresh.breaker.due
+    if isinstance(record, Commit) and due:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} follows stops that are not recorded: {due}")
+    if isinstance(record, Act) and record.kind == STOP:
+        stop = read_stop(record.text)
+        if due.get(stop.stream) != stop.reason:
+            raise WrongError(f"progress[{number}]: sequence {record.sequence} stops {stop}, but due is {due}")

@@ -27,6 +27,7 @@ class Fault(StrEnum):
     COMMIT_LOST = "commit lost"
     COMMIT_LATE = "commit late"
     UNANSWERED = "unanswered"
+    LATE_ANSWER = "late answer"
     SHORT_POLL = "short poll"
     EMPTY_POLL = "empty poll"
     LAG = "lag"
@@ -43,9 +44,13 @@ class Fault(StrEnum):
     RESUMED_TWICE = "resumed twice"
     RESET = "reset"
     SHRUNK = "shrunk"
-    RECOMMIT = "recommit"
+    GROUP_OFFSETS = "group offsets"
     GROWN = "grown"
     ABORT_AHEAD = "abort ahead"
+    QUIET = "quiet"
+    SLOW = "slow"
+    COMMANDS = "commands"
+    ERASE = "erase"
 
 
 MEANINGS: Mapping[Fault, str] = {
@@ -62,6 +67,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.COMMIT_LOST: "not committed, and the outcome is reported as unknown",
     Fault.COMMIT_LATE: "the outcome is reported as unknown; it is committed later, unless the epoch is over",
     Fault.UNANSWERED: "a request (offsets, watermarks, fencing) gets no answer",
+    Fault.LATE_ANSWER: "a question that nobody waits for gets its answer up to 17 s later",
     Fault.SHORT_POLL: "a poll gives one to three records",
     Fault.EMPTY_POLL: "a poll gives nothing",
     Fault.LAG: "one side of a task gives nothing for a while",
@@ -75,11 +81,15 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.MARKERS: "an aborted transaction gets no markers: its records and offsets hang",
     Fault.COMMIT_MARKERS: "a committed transaction lacks markers: some of its records, or its offsets, hang",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
-    Fault.RESUMED_TWICE: "two operators resume a task at once",
+    Fault.RESUMED_TWICE: "two operators resume a stream at once",
     Fault.RESET: "an operator resets a stream with pending examples and waiting labels",
     Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: some records and letters are too large",
-    Fault.RECOMMIT: "the group's offsets are deleted or reset; an operator commits them again",
+    Fault.GROUP_OFFSETS: "the group's offsets are deleted or reset at any time",
     Fault.ABORT_AHEAD: "a transaction is aborted at its commit, after the next batch was computed",
+    Fault.QUIET: "nobody sends anything for days or weeks; brokers delete and forget what is too old",
+    Fault.SLOW: "records come minutes apart, while their topics keep them for an hour and a half",
+    Fault.COMMANDS: "two commands that write progress run at once, or while workers start",
+    Fault.ERASE: "an operator erases examples of a stream while its workers run",
     Fault.GROWN: "topics are given more partitions; a record is sent to each new partition of an input",
 }
 
@@ -115,8 +125,10 @@ DISASTERS = (
     Fault.LOSS,
     Fault.RESET,
     Fault.SHRUNK,
-    Fault.RECOMMIT,
+    Fault.GROUP_OFFSETS,
     Fault.GROWN,
+    Fault.COMMANDS,
+    Fault.ERASE,
 )
 """Faults at any time, independent of what a worker does."""
 
@@ -147,13 +159,12 @@ class Event(StrEnum):
     CLOSED_BY_RESET = "record closed by the reset of its stream"
     OUTDATED = "snapshot dropped by later owners while it was read"
     RESTORE_BROKEN_OFF = "restore interrupted by a rebalance"
-    OFFSETS_HELD = "waited for committed offsets"
     HELD = "task waits for a hanging transaction"
     SWEPT = "hanging transaction ended by the abort of another one of its id"
     REPAIRED = "committed outputs published again"
     TAKEN_OVER = "hanging transaction of a dead process ended"
-    TRIPPED = "breaker tripped"
-    RESUMED = "resumed"
+    STREAM_STOPPED = "stream stopped by the breaker"
+    STREAM_RESUMED = "stream resumed"
     CONFIGURED = "changed configuration recorded"
     REFUSED_OLD_CONFIGURATION = "old configuration refused"
     AHEAD = "batch computed while the transaction before it was running"
@@ -167,9 +178,31 @@ class Event(StrEnum):
     LEFT_OUT = "dead letter without a part of its record"
     PROMOTED = "promoted"
     CORRECTED = "correction"
-    RECOMMITTED = "offsets committed again"
+    OFFSETS_CHANGED = "offsets of the group deleted or reset"
     UNREPAIRABLE = "task parked: its topic no longer accepts what has to be published again"
     UNCONFIGURED = "prediction for a stream that is not configured"
+    QUIET_DAYS = "quiet days have passed"
+    SAVED_IN_TIME = "everything saved before a quiet time"
+    OFFSETS_EXPIRED = "offsets of a group without members expired"
+    ID_EXPIRED = "transactional id expired while its producer was idle"
+    SLOW_RECORDS = "record after a pause of minutes"
+    REFUSED_TIME = "record refused: its event time is too old for its topic"
+    ODD_TIME = "event time of another year, of the next hour, or in seconds"
+    OUTLIER = "feature far from all others"
+    LATE_LABEL = "late label"
+    LABELLED_DAYS_LATER = "label that came days after its example"
+    KEPT_CHECKED = "verified and inspected with what retention had left"
+    COMMAND_DONE = "command done beside another"
+    COMMAND_REFUSED = "command refused beside another"
+    COMMAND_KILLED = "command killed"
+    ERASED = "examples erased"
+    ERASED_AGAIN = "nothing left to erase"
+    PURGED = "nothing erased is left in snapshots"
+    IMPORTED = "model put back"
+    PROMOTED_BY_COMMAND = "promoted by a command"
+    SENT_BACK = "dead letter sent back"
+    TAKEN_OUT = "learner taken out"
+    PUT_IN_AGAIN = "learner put in again"
     AREBA = "learned by areba"
     QBR = "learned by qbr"
     BASELINE = "learned by baseline"
@@ -204,15 +237,13 @@ CALLS = (
     "subscribe",
     "poll",
     "group_metadata",
-    "committed",
-    "watermarks",
-    "delete_records",
+    "ask",
+    "answer",
     "reader",
     "reader.poll",
     "reader.close",
     "start_at",
     "stop_reading",
-    "ends",
     "begin",
     "produce",
     "flush",
@@ -229,7 +260,10 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
     **dict.fromkeys(DISASTERS, (0.05, 0.5)),
     Fault.LOSS: (0.01, 0.1),
     Fault.RESET: (0.01, 0.1),
-    Fault.RECOMMIT: (0.01, 0.1),
+    Fault.GROUP_OFFSETS: (0.05, 0.5),
+    Fault.COMMANDS: (0.02, 0.2),
+    Fault.QUIET: (0.02, 0.3),
+    Fault.SLOW: (0.005, 0.05),
     Fault.MARKERS: (0.05, 0.5),
     Fault.COMMIT_MARKERS: (0.03, 0.1),
     Fault.ABORT: (0.02, 0.3),
@@ -237,6 +271,7 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
     Fault.COMMIT_LOST: (0.02, 0.3),
     Fault.COMMIT_LATE: (0.02, 0.3),
     Fault.UNANSWERED: (0.005, 0.1),
+    Fault.LATE_ANSWER: (0.05, 0.9),
     Fault.SHORT_POLL: (0.05, 0.9),
     Fault.EMPTY_POLL: (0.05, 0.5),
     Fault.LAG: (0.05, 0.5),
@@ -261,7 +296,9 @@ def draw_swarm(draw: Random) -> Swarm:
     if Fault.COMMIT_MARKERS in rates:
         rates.pop(Fault.LOSS, None)  # without their inputs, unreadable outputs cannot be computed again
         rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
-        rates.pop(Fault.RECOMMIT, None)  # and a worker must have settled the offsets that they commit again
+        rates.pop(Fault.COMMANDS, None)
+        rates.pop(Fault.QUIET, None)  # nor can those whose inputs retention deletes
+        rates.pop(Fault.SLOW, None)
     return Swarm(
         rates=rates,
         budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),

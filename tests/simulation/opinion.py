@@ -4,6 +4,7 @@ from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
+from stream_app.snapshot.imported_state import Seed
 from stream_app.verify.reference_state import Meaning, Record
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.formats.avro_reference import judge
@@ -17,9 +18,13 @@ class Opinion:
         settings: Settings of the task.
         topics: Full names of the two input topics, `examples` first.
         number: Number of the task.
+
+    Attributes:
+        examples: The examples that it has read.
     """
 
     def __init__(self, settings: TaskSettings, topics: tuple[str, str], number: int) -> None:
+        self.examples: list[Example] = []
         self._settings = settings
         self._second = SecondOpinion(settings, topics, number)
 
@@ -28,9 +33,17 @@ class Opinion:
         self._settings = settings
         self._second.oracle.reconfigure(settings)
 
+    def stop(self, stream: str, reason: str) -> None:
+        """Stop a stream."""
+        self._second.oracle.stopped.setdefault(stream, reason)
+
     def reset(self, stream: str) -> None:
         """Restart a stream."""
         self._second.oracle.reset(stream)
+
+    def import_state(self, seed: Seed) -> None:
+        """Let a learner continue from a saved state."""
+        self._second.oracle.import_state(seed)
 
     def check(self, examples: RawRecords, labels: RawRecords, outputs: Outputs) -> None:
         """Compare a task's outputs for a batch with the reference's.
@@ -58,4 +71,8 @@ class Opinion:
             return Reason(verdict.reason)
         if verdict.name == "mark":
             return Mark(**{**verdict.fields, "kind": MarkKind[verdict.fields["kind"].upper()]})
-        return Example(**verdict.fields) if side is Side.EXAMPLES else Label(**verdict.fields)
+        if side is Side.LABELS:
+            return Label(**verdict.fields)
+        example = Example(**verdict.fields)
+        self.examples.append(example)
+        return example

@@ -4,11 +4,9 @@ Each keeps the contract of `stream_app.backends.base`: it returns less, later, o
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
-from stream_app.backends.base import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
-from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.base import Answer, Clock, Fetched, TopicPartition
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.errors import UnknownOutcomeError
 from stream_app.recovery.buffers import NO_RECORDS
@@ -16,8 +14,6 @@ from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.schedule import KilledError, Scheduler
 
 TRANSACTION_TIMEOUT_S = 10.0
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +134,7 @@ class SimulatedSource:
     def __init__(self, gate: Gate, inner: EmbeddedSource) -> None:
         self._gate = gate
         self._inner = inner
-        self._held_ends: set[TopicPartition] = set()  # partitions read to their ends, not reported to the worker yet
+        self._held_ends: dict[TopicPartition, int] = {}  # partitions read to their ends, not reported to the worker yet
         self._lags_until_s: dict[TopicPartition, float] = {}
         self._kept: dict[TopicPartition, list[Fetched]] = {}  # fetched, but not returned yet
 
@@ -183,7 +179,8 @@ class SimulatedSource:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Read no more of these partitions for now."""
         paused = sorted(partitions)
-        self._held_ends.difference_update(paused)
+        for partition in paused:
+            self._held_ends.pop(partition, None)
         self._local("pause", lambda: self._inner.pause(paused))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -194,7 +191,7 @@ class SimulatedSource:
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop the fetched records of these partitions."""
         for partition in partitions:
-            self._held_ends.discard(partition)
+            self._held_ends.pop(partition, None)
             self._kept.pop(partition, None)
 
     def _local(self, name: str, inner: Callable[[], None]) -> None:
@@ -244,38 +241,24 @@ class SimulatedSource:
         faults, result = self._gate.faults, []
         held = sorted(self._held_ends)
         for fetched in given:
-            self._held_ends.discard(fetched.partition)
+            self._held_ends.pop(fetched.partition, None)
             if fetched.at_end and faults.hit(Fault.LATE_END):
-                self._held_ends.add(fetched.partition)
+                self._held_ends[fetched.partition] = fetched.position
                 if len(fetched.records):
-                    result.append(Fetched(fetched.partition, fetched.records, at_end=False))
+                    after_records = int(fetched.records.offsets[-1]) + 1
+                    result.append(replace(fetched, at_end=False, position=after_records))
             else:
                 result.append(fetched)
         heard = {fetched.partition for fetched in given}
         for partition in held:
             if partition not in heard and (faults.is_calm or faults.draw.random() < 0.4):
-                self._held_ends.discard(partition)
-                result.append(Fetched(partition, NO_RECORDS, at_end=True))
+                position = self._held_ends.pop(partition)
+                result.append(Fetched(partition, NO_RECORDS, at_end=True, position=position))
         return result
 
-    def committed(
-        self, partitions: Sequence[TopicPartition], timeout_s: float = TRANSACTION_TIMEOUT_S
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return the group's stable committed offsets."""
-        return self._gate.ask("committed", lambda: self._waited(partitions, timeout_s))
-
-    def _waited(
-        self, partitions: Sequence[TopicPartition], timeout_s: float
-    ) -> Mapping[TopicPartition, Committed | None]:
-        asked_s = self._gate.scheduler.now_s
-        try:
-            return self._inner.committed(partitions, timeout_s)
-        finally:
-            self._gate.faults.events[Event.OFFSETS_HELD] += self._gate.scheduler.now_s > asked_s
-
-    def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Return the first offset, and the offset after the last entry."""
-        return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
+    def finds_group(self, partition: TopicPartition, timeout_s: float) -> bool:
+        """Say whether the coordinator answers."""
+        return self._gate.ask("finds_group", lambda: self._inner.finds_group(partition, timeout_s))
 
     def known_end(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition as the client last saw it, without a request."""
@@ -289,83 +272,3 @@ class SimulatedSource:
     def close(self) -> None:
         """Leave the group."""
         self._gate.call("close", self._inner.close)
-
-
-class SimulatedReader:
-    """A reader of one partition of a topic."""
-
-    def __init__(self, gate: Gate, inner: LogReader) -> None:
-        self._gate = gate
-        self._inner = inner
-
-    def seek(self, offset: int) -> None:
-        """Continue at this offset."""
-        self._gate.enter("reader.seek")
-        self._inner.seek(offset)
-
-    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """Return records, fewer than there are, or none."""
-        gate, faults = self._gate, self._gate.faults
-        gate.enter("reader.poll")
-        if gate.is_cut_off or faults.hit(Fault.LATE_RECORDS):
-            gate.rest(timeout_s)
-            return None
-        if faults.hit(Fault.SHORT_POLL):
-            max_records = 1 + int(3 * faults.draw.random())
-        fetched = self._inner.poll(max_records, timeout_s)
-        gate.enter("reader.poll")
-        return fetched
-
-    def close(self) -> None:
-        """Release the reader; a dead process, whose restore Python collects later, releases nothing."""
-        if not self._gate.is_dead:
-            self._gate.enter("reader.close")
-            self._inner.close()
-
-
-class SimulatedCluster:
-    """Administration."""
-
-    def __init__(self, gate: Gate, inner: EmbeddedCluster) -> None:
-        self._gate = gate
-        self._inner = inner
-
-    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Return the named topics that exist."""
-        return self._gate.ask("topics", lambda: self._inner.topics(names))
-
-    def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics."""
-        self._gate.call("create", lambda: self._inner.create(topics, replication))
-
-    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """Return a reader of one partition."""
-        return self._gate.call(
-            "reader", lambda: SimulatedReader(self._gate, self._inner.reader(partition, committed=committed))
-        )
-
-    def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Return the first offset, and the offset after the last record."""
-        return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
-
-    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-        """Return the last stable offset and the end of each log."""
-        return self._gate.ask("ends", lambda: self._inner.ends(partitions))
-
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return a group's committed offsets."""
-        return self._gate.ask("committed", lambda: self._inner.committed(group_id, partitions))
-
-    def members(self, group_id: str) -> Sequence[str]:
-        """Return the client ids of a group's members."""
-        return self._gate.ask("members", lambda: self._inner.members(group_id))
-
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group without members."""
-        self._gate.ask("commit_offsets", lambda: self._inner.commit_offsets(group_id, offsets))
-
-    def delete_records(self, partition: TopicPartition, before: int) -> int:
-        """Delete the records below this offset."""
-        return self._gate.ask("delete_records", lambda: self._inner.delete_records(partition, before))

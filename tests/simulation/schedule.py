@@ -1,16 +1,17 @@
 """Processes as greenlets, in virtual time: chance decides whose turn it is, and nothing waits for real."""
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from stream_app.backends.base import Clock, Committed, TopicPartition
+from stream_app.backends.base import Clock, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.log import LogTransaction, TransactionState
+from stream_app.errors import FencedError
 
 START_MS = 1_700_000_000_000
 """Wall time at which every world starts."""
@@ -157,6 +158,7 @@ class SimulatedBroker(EmbeddedBroker):
         self._scheduler = scheduler
         self._deleted: dict[TopicPartition, list[Any]] = {}
         self._hanging: dict[str, list[LogTransaction]] = {}
+        self._forgotten: set[str] = set()
         self.loses_markers: Callable[[str], bool] = lambda _: False
         self.loses_commit_markers: Callable[[str, Sequence[Hashable]], set[Hashable]] = lambda *_: set()
         self.swept: Callable[[], None] = lambda: None
@@ -166,15 +168,9 @@ class SimulatedBroker(EmbeddedBroker):
         """The transactional ids with hanging transactions."""
         return sorted(self._hanging)
 
-    def hangs(self, places: Sequence[TopicPartition]) -> bool:
-        """Say whether any records hang, or the offsets of one of these partitions."""
-        parts = [part for parts in self._hanging.values() for part in parts]
-        offsets = {place for part in parts for group in part.offsets.values() for place in group}
-        return any(part.partitions for part in parts) or not offsets.isdisjoint(places)
-
-    def offsets(self, group_id: str, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
-        """Return the group's committed offsets, even if a transaction holds them."""
-        return {place: self.groups.group(group_id).offsets.get(place) for place in places}
+    def hangs(self) -> bool:
+        """Say whether any records hang; nobody reads offsets that do."""
+        return any(part.partitions for parts in self._hanging.values() for part in parts)
 
     def end(self, transactional_id: str, state: TransactionState) -> None:
         """End a transaction and the hanging ones of this id in the same partitions; or leave it hanging."""
@@ -233,10 +229,39 @@ class SimulatedBroker(EmbeddedBroker):
                 self.groups.group(group_id).offsets.update(offsets)
         self.changed.notify_all()
 
-    def _held(self, group_id: str, partitions: Sequence[TopicPartition]) -> bool:
-        hanging = [part.offsets.get(group_id, {}) for parts in self._hanging.values() for part in parts]
-        held = any(partition in offsets for offsets in hanging for partition in partitions)
-        return held or super()._held(group_id, partitions)
+    def pass_time(self, seconds: float, group_id: str) -> None:
+        """Let time pass in which each member of a group polls and each client keeps what it has open."""
+        self._scheduler.now_s += seconds
+        for member in self.groups.group(group_id).members.values():
+            member.polled_s += seconds
+        for transaction in self._open.values():
+            transaction.started_s += seconds
+
+    def retain(self) -> None:
+        """Delete what is too old, but keep it for the checks at the end."""
+        before = {place: list(log.entries) for place, log in self._logs.items()}
+        super().retain()
+        for place, entries in before.items():
+            self._deleted.setdefault(place, []).extend(entries[: len(entries) - len(self._logs[place].entries)])
+
+    def forget_ids(self) -> None:
+        """Forget each transactional id without a transaction, as after `transactional.id.expiration.ms`."""
+        self._forgotten |= self._epochs.keys() - self._open.keys() - self._hanging.keys()
+
+    def has_forgotten(self, transactional_id: str) -> bool:
+        """Say whether this id was forgotten and not initialised again."""
+        return transactional_id in self._forgotten
+
+    def initialise(self, transactional_id: str) -> int:
+        """Raise the epoch of an id; a forgotten one gets another producer id, for which a new epoch stands."""
+        self._forgotten.discard(transactional_id)
+        return super().initialise(transactional_id)
+
+    def check_epoch(self, transactional_id: str, epoch: int) -> None:
+        """Refuse any epoch but the newest, and an id that was forgotten."""
+        if transactional_id in self._forgotten:
+            raise FencedError(f"transaction of {transactional_id}: the id is forgotten")
+        super().check_epoch(transactional_id, epoch)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a change; this is the only place where a client of the log waits."""

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.record_columns import OutputRecords
@@ -25,6 +25,7 @@ class SimulatedTransaction:
         make: Creates a client, which does the work; a client that failed is replaced.
         later: Makes the broker act after this number of seconds.
         leave_group: Removes its process from the group.
+        is_forgotten: Says whether the broker has forgotten the transactional id.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class SimulatedTransaction:
         make: Callable[[], EmbeddedTransaction],
         later: Callable[[float, Callable[[], None]], None],
         leave_group: Callable[[], None],
+        is_forgotten: Callable[[], bool] = lambda: False,
     ) -> None:
         self._gate = gate
         self._make = make
         self._inner = make()
         self._later = later
         self._leave_group = leave_group
+        self._is_forgotten = is_forgotten
         self.is_running = False
         self.is_ahead = False
         self._is_in_work = False
@@ -62,12 +65,15 @@ class SimulatedTransaction:
         self._abort_by_chance("produce")
         self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
 
+    def serve(self) -> None:
+        """Do nothing: no call to a broker."""
+
     def flush(self) -> None:
         """Wait until everything is written."""
         self._become_zombie("flush")
         self._refused("flush", self._inner.flush)
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: object) -> None:
         """Make offsets part of the transaction."""
         self._become_zombie("send_offsets")
         self._abort_by_chance("send_offsets")
@@ -140,6 +146,10 @@ class SimulatedTransaction:
             timed_out = begun_s is not None and gate.scheduler.now_s - begun_s > TRANSACTION_TIMEOUT_S
             gate.faults.events[Event.TIMED_OUT if timed_out else Event.FENCED] += 1
             gate.begun_s = None
+            if self._is_forgotten():
+                gate.faults.events[Event.ID_EXPIRED] += 1
+                self._replace()
+                raise TransactionAbortedError(f"{name}: the broker has forgotten the id") from None
             if timed_out:
                 self._replace()
                 raise TransactionAbortedError(f"{name}: it took too long") from None

@@ -2,14 +2,20 @@
 
 from collections.abc import Callable
 
+import pytest
+
+from stream_app.admin.progress.reading import named_snapshots
 from stream_app.backends.base import TopicPartition
-from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
-from stream_app.snapshot.format import Manifest, read_manifest
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.errors import UnknownOutcomeError
+from stream_app.snapshot.format import Manifest, Snapshot, read_manifest
 from stream_app.worker.worker import Worker
 from tests.support.world import (
+    PARTITIONS,
     World,
     _all_at,
     _config,
+    _never,
     _started,
     _turns,
 )
@@ -29,12 +35,9 @@ def changelog_of(world: World, number: int) -> TopicPartition:
     return TopicPartition(world.config.topics.changelog, number)
 
 
-def target_of(world: World, number: int) -> RestoreTarget:
-    """Return the restore target that the committed offsets of a task name."""
-    place = TopicPartition(world.config.topics.examples, number)
-    known = world.cluster.committed("app", [place])[place]
-    assert known is not None
-    return parse_metadata(known.metadata, "test")
+def snapshots_of(world: World, number: int) -> tuple[Snapshot, ...]:
+    """Return the snapshots that the progress of a task names, newest first."""
+    return named_snapshots(world.cluster, TopicPartition(world.config.topics.progress, number))
 
 
 def manifest_at(world: World, number: int, offset: int) -> Manifest:
@@ -57,3 +60,30 @@ def saved_world(count: int = 20, lives: int = 3, first: int = 0) -> World:
         _turns(member, until=_all_at(member, (life + 1) * (count // lives)))
         _turns(member, until=is_idle(member))
     return world
+
+
+class _DyingUnnamed(EmbeddedTransaction):
+    """A transaction whose process dies once each task has a whole snapshot that progress does not name."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.broker, world.config.transactional_id)
+        self._world = world
+
+    def commit(self) -> None:
+        """Commit."""
+        super().commit()
+        if all(_has_unnamed(self._world, number) for number in range(PARTITIONS)):
+            raise UnknownOutcomeError("killed")
+
+
+def _has_unnamed(world: World, number: int) -> bool:
+    whole = [key for key, value, *_ in world.rows("changelog", number) if value is not None and b"/manifest/" in key]
+    named = [manifest_at(world, number, snapshot.manifest.offset).key for snapshot in snapshots_of(world, number)[:1]]
+    return whole[-1:] != [f"{key}/0".encode() for key in named]
+
+
+def die_unnamed(world: World) -> None:
+    """Let a worker take snapshots and die before progress names them."""
+    dying = world.worker(transaction=_DyingUnnamed(world))
+    with pytest.raises(UnknownOutcomeError, match="killed"):
+        dying.run(_never())

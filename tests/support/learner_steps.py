@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings, has_setting
 from stream_app.learners.api import Answers, Learner, Operations
+from stream_app.learners.factory import build
 from stream_app.learners.networks.adam import EPSILON
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.registry import METHODS, build
+from stream_app.learners.registry import METHODS, new_method
 from stream_app.records import ID_WORDS, Floats, Operation, Words
 
 SEED = bytes(range(32))
@@ -96,8 +97,10 @@ def same_state(left: Learner, right: Learner) -> bool:
 
 def pair(settings: LearnerSettings, features: int) -> tuple[OnlineLearner, OnlineLearner]:
     """Return a learner twice: compiled, and with the same networks as modules under autograd."""
-    methods = [METHODS[settings.method](settings, features, SEED) for _ in range(2)]
-    networks = [[DenseNetwork(features, settings.hidden) for _ in range(method.state.networks)] for method in methods]
+    methods = [new_method(METHODS[settings.method], settings, features, SEED) for _ in range(2)]
+    networks = [
+        [DenseNetwork(features, settings.hidden) for _ in range(method.tables.state.networks)] for method in methods
+    ]
     rate, l2, scaled = settings.learning_rate, settings.l2, settings.scaler == "standard"
     compiled = compiled_networks(networks[0], rate, l2, methods[0].examples)
     autograd = AutogradModels(networks[1], features, rate, l2)

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from producers.events import Sent
-from producers.faults import Faults
-from producers.plan import Plan, StreamPlan
-from producers.synthetic import parse_spec, synthetic
 from stream_app.backends.base import TopicPartition, Watermarks
 from stream_app.errors import ArebaError, DeliveryError
+from stream_app.producers.events import Sent
+from stream_app.producers.faults import Faults
+from stream_app.producers.plan import Plan, StreamPlan
+from stream_app.producers.synthetic import parse_spec, synthetic
 from stream_app.records import Example, Header, Label, Mark
 from stream_app.serialization.codec import decode_one
 

@@ -2,7 +2,7 @@
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.task import Task
-from stream_app.snapshot.format import Entry, Manifest, pack, read_manifest
+from stream_app.snapshot.format import FORMAT, Entry, Manifest, pack, read_manifest
 from stream_app.snapshot.segments import Blob, Book, load_task
 from tests.support.tasks import PARTITION, TOPICS
 
@@ -35,15 +35,15 @@ class Changelog:
         """Return another task in the same state."""
         self.write(task)
         text = Manifest(
-            format=1,
+            format=FORMAT,
             engine="test",
             partition=PARTITION,
             sequence=self.sequence,
             digest="0" * 64,
             offsets=(0, 0),
             settings=task.settings.to_json(),
-            unreadable=((0, 0, 0), (0, 0, 0)),
             entries=self.entries,
+            stopped=task.stopped,
         ).to_bytes()
         manifest = read_manifest(text, "test")
         fresh = Task(PARTITION, TaskSettings.from_json(manifest.settings), TOPICS)
@@ -54,7 +54,7 @@ class Changelog:
     def write(self, task: Task) -> None:
         """Take a snapshot."""
         self.sequence += 1
-        listed = self.book.draft(task.take_states(), self.sequence)
+        listed = self.book.draft(task.take_states(), str(self.sequence))
         self.written = [item for item in listed if isinstance(item, Blob)]
         places = {blob.key: blob.entry(len(self.contents)) for blob in self.written}
         assert not places.keys() & self.contents.keys(), "a key was used twice"

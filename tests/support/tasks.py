@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from stream_app.config import (
+    Config,
     JoinSettings,
     LearnerSettings,
     LimitSettings,
@@ -18,6 +19,7 @@ from stream_app.config import (
     StreamSettings,
     TaskSettings,
 )
+from stream_app.config.settings import ApplicationSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.pipeline.task import Task
 from stream_app.records import (
@@ -30,6 +32,7 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import codec
+from stream_app.serialization.erased_ids import digest_of
 from stream_app.verify.reference_state import Record
 from tests.oracle_checks import Row, rows_of
 from tests.support.rows import columns
@@ -61,7 +64,7 @@ MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason], ...]] = {
         (codec.encode(own)[:-1], Reason.UNDECODABLE),
         (codec.encode(own) + b"\x00", Reason.UNDECODABLE),
         (codec.encode(other), Reason.WRONG_SCHEMA),
-        (codec.encode(replace(own, id="x" * 65)), Reason.BAD_ID),
+        (codec.encode_unchecked(replace(own, id="x" * 65)), Reason.BAD_ID),
         bad,
     )
     for side, own, other, bad in (
@@ -69,19 +72,21 @@ MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason], ...]] = {
             Side.EXAMPLES,
             Example("a", "0", (1.0, 2.0)),
             Label("a", "0", 1),
-            (codec.encode(Example("a", "0", (1.0, math.nan))), Reason.NOT_FINITE),
+            (codec.encode_unchecked(Example("a", "0", (1.0, math.nan))), Reason.NOT_FINITE),
         ),
         (
             Side.LABELS,
             Label("a", "0", 1),
             Example("a", "0", (1.0, 2.0)),
-            (codec.encode(Label("a", "0", 2)), Reason.BAD_LABEL),
+            (codec.encode_unchecked(Label("a", "0", 2)), Reason.BAD_LABEL),
         ),
     )
 }
 
-UNREADABLE = frozenset({Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.TOO_LARGE})
-"""Reasons of records whose stream cannot be known; `BAD_ID` is one of them only if the stream has a bad name."""
+
+def settings_of_task(**chosen: object) -> TaskSettings:
+    """Return the settings of a task: `chosen` by name, and else what a worker has without a configuration file."""
+    return TaskSettings(**{**dict(Config(application=ApplicationSettings(id="test")).task_settings()), **chosen})
 
 
 @st.composite
@@ -93,8 +98,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
 
     champion = draw(st.sampled_from(["one", "two"]))
     stream = StreamSettings(features=2, champion=champion, learners=LEARNERS)
-    return TaskSettings(
-        application_id="test",
+    return settings_of_task(
         join=JoinSettings(
             ttl_ms=number(1, 40),
             max_clock_lead_ms=number(0, 20),
@@ -161,6 +165,9 @@ def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
         meaning = Mark(stream, MarkKind.ADVANCE, time_ms=10 * (draft.variant % 8))
     elif draft.kind == 3:
         meaning = Mark(stream, MarkKind.PROMOTE, learner=("one", "two", "three")[draft.variant % 3])
+    elif draft.kind == 4:
+        erased = {id_, IDS[draft.variant % len(IDS)]}
+        meaning = Mark(stream, MarkKind.ERASE, digests="".join(digest_of(stream, each) for each in sorted(erased)))
     elif side is Side.EXAMPLES:
         meaning = Example(stream, id_, FEATURES[max(0, draft.variant - 15)])
     else:
@@ -193,7 +200,7 @@ class Run:
     """The results of a task: rows by topic, the breaker's view, and the models at the end."""
 
     rows: dict[str, list[Row]]
-    unreadable: tuple[list[bool], list[bool]]
+    malformed: tuple[list[bool], list[bool]]
     models: dict[str, bytes]
 
 
@@ -208,7 +215,7 @@ def run(
     for examples, labels in batches:
         outputs = task.step(columns(examples), columns(labels))
         for side in Side:
-            result.unreadable[side].extend(outputs.unreadable[side].tolist())
+            result.malformed[side].extend(outputs.judged[side].malformed.tolist())
         for topic in OUTPUT_TOPICS:
             result.rows[topic] += rows_of(outputs.topics[topic])
         task = relay(task)
@@ -243,8 +250,7 @@ def fixed_input(
     """Return a seeded pair of inputs with every case: labels late and early, repeats, marks, garbage."""
     random = np.random.default_rng(seed)
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
-    chosen = TaskSettings(
-        application_id="test",
+    chosen = settings_of_task(
         join=join,
         metrics=MetricSettings(every_labels=5, fading_factor=FADING, change_detector="ddm"),
         limits=LimitSettings(max_record_bytes=150, max_features=3),
@@ -257,7 +263,7 @@ def fixed_input(
         times = (np.cumsum(random.integers(0, 5, n)) + random.integers(-delay_ms, 2 * mean_delay_ms + 1, n)).clip(0)
         records = []
         for number, time_ms in enumerate(times.tolist()):
-            kind = int(random.integers(4)) if random.random() < 0.05 else 10
+            kind = int(random.integers(5)) if random.random() < 0.05 else 10
             id_, variant = number // 3 + int(random.integers(3)), int(random.integers(20))
             draft = Draft(kind, number % 2, id_, variant, 0, number % 10, revision=7 * number % 4)
             records.append(record_of(side, number, time_ms, draft))

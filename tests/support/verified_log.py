@@ -4,11 +4,12 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import pytest
 
-from stream_app.backends.base import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.base import Answer, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.config import Config, LearnerSettings
 from stream_app.learners.api import REPORT_WIDTH, Answers, Operations
 from stream_app.pipeline import merge
@@ -31,9 +32,7 @@ from stream_app.records import (
     Prediction,
     Words,
 )
-from stream_app.recovery.commit_point import CommitPoint
 from stream_app.serialization import codec
-from stream_app.snapshot.format import Place, Snapshot
 from stream_app.snapshot.identity import RULES
 from stream_app.verify import verify
 from stream_app.verify.results import Code, Finding
@@ -67,13 +66,6 @@ SHORT_LIVED = {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60}
 TOPICS = CONFIG.topics
 
 
-GROUP = CONFIG.group_id
-
-
-SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
-"""A snapshot, as a task has after some time; verification does not need it."""
-
-
 @dataclass(frozen=True)
 class Stored:
     """One record of the log."""
@@ -90,8 +82,11 @@ class Log:
     """Topics with one partition, as lists; the part of a cluster that `verify` needs."""
 
     records: dict[str, list[Stored]] = field(default_factory=lambda: {name: [] for name in TOPICS})
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
-    after_read: Callable[[], None] | None = None
+    before_read: Callable[[str], None] = lambda _: None
+
+    def ask(self, question: Callable[[Self], Answer]) -> Callable[[], Answer | None]:
+        """Refuse: a tool waits for its answers."""
+        raise NotImplementedError
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Return the named topics that exist."""
@@ -102,7 +97,8 @@ class Log:
         raise NotImplementedError
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> "ListReader":  # noqa: ARG002  (the port's)
-        """Return a reader from the first record on."""
+        """Return a reader from the first record on; before that, a test may change the topic."""
+        self.before_read(partition.topic)
         return ListReader(partition, self.records[partition.topic])
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
@@ -115,21 +111,15 @@ class Log:
         """Refuse: `verify` does not need it."""
         raise NotImplementedError
 
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return the stored offsets; afterwards, the group may continue."""
-        assert group_id == GROUP
-        found = {partition: self.offsets.get(partition) for partition in partitions}
-        if self.after_read is not None:
-            self.after_read()
-        return found
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Refuse: progress alone says how far a task is."""
+        raise NotImplementedError
 
     def members(self, group_id: str) -> Sequence[str]:
         """Refuse: `verify` does not need it."""
         raise NotImplementedError
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def empty_group(self, group_id: str) -> object:
         """Refuse: a reader commits nothing."""
         raise NotImplementedError
 
@@ -158,7 +148,8 @@ class ListReader:
         if rows:
             self._next = rows[-1][0] + 1
         at_end = not self._rows or self._next > self._rows[-1][0]
-        return Fetched(self._partition, raw([stored for _, stored in rows], [offset for offset, _ in rows]), at_end)
+        records = raw([stored for _, stored in rows], [offset for offset, _ in rows])
+        return Fetched(self._partition, records, at_end, self._next)
 
     def close(self) -> None:
         """Do nothing."""
@@ -217,7 +208,7 @@ def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes, scr
 def encoded(record: Example | Label | Mark, timestamp_ms: int) -> Stored:
     """Return a record as a producer writes it, sometimes with a trace."""
     headers = (("traceparent", b"00-%032x-%016x-01" % (timestamp_ms, timestamp_ms)),) if timestamp_ms % 7 == 0 else ()
-    return Stored(timestamp_ms, record.stream.encode(), codec.encode(record), headers)
+    return Stored(timestamp_ms, record.stream.encode(), codec.encode_unchecked(record), headers)
 
 
 def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a list of faults)
@@ -319,18 +310,27 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
         ranges = (at[0], end[0], at[1], end[1])
         digest = chain_digest(digest, ranges, outputs)
         for name, records in outputs.topics.items():
-            cells = zip(records.timestamps.tolist(), records.keys, records.values, strict=True)
+            cells = zip(records.keys, records.values, strict=True)
             log.records[getattr(TOPICS, name.replace("-", "_"))] += [
-                Stored(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)
+                Stored(0, *cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)
             ]
-        commit = Commit(sequence + 1, *ranges, digest, outputs.records, None, rules=RULES)
+        commit = Commit(sequence + 1, *ranges, digest, outputs.records, rules=RULES)
         log.records[TOPICS.progress].append(Stored(0, None, codec.encode(commit)))
         at = end
-        for side, topic in enumerate((TOPICS.examples, TOPICS.labels)):
-            log.offsets[TopicPartition(topic, 0)] = Committed(
-                end[side], CommitPoint(sequence + 1, digest).metadata((SNAPSHOT,))
-            )
     return log
+
+
+def at_work(log: Log) -> Log:
+    """Return a log whose second half of commits appears once outputs are read; their outputs are there before."""
+    whole = log.records[TOPICS.progress]
+    late = Log({**log.records, TOPICS.progress: whole[: len(whole) // 2 + 1]})
+
+    def commit(topic: str) -> None:
+        if topic == TOPICS.predictions:
+            late.records[TOPICS.progress] = whole
+
+    late.before_read = commit
+    return late
 
 
 def findings(log: Log, config: Config = CONFIG) -> Sequence[Finding]:

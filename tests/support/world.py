@@ -4,19 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_app.backends.base import NO_REGISTRY, TopicInfo, TopicPartition
+from stream_app.admin.models import Place
+from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.backends.retention import TIMES_BEFORE
+from stream_app.backends.schema_names import NO_REGISTRY
+from stream_app.backends.topics import plan
 from stream_app.config import Config
 from stream_app.errors import (
     ArebaError,
     UnknownOutcomeError,
 )
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import RESUME, Act, Commit, Example, Label
+from stream_app.records import Act, Commit, Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.wire_format import format_of
 from stream_app.task_state import TaskState
@@ -37,7 +41,7 @@ def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
     data: dict[str, Any] = {
         "application": {"id": "app", "instance": "w"},
         "streams": {"s0": {"features": 1}, "s1": {"features": 1}},
-        "worker": {"commit_interval_ms": 0, "max_batch_records": 5},
+        "worker": {"commit_interval_ms": 0, "max_batch_records": 5, "snapshot_when_idle_ms": 30_000},
         "metrics": {"every_labels": 4},
     }
     for name, section in sections.items():
@@ -59,8 +63,12 @@ class World:
             self.add_topic(name)
 
     def add_topic(self, name: str) -> None:
-        """Create a topic with a partition for each task."""
-        self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
+        """Create a topic with a partition for each task; its records have times of 1970, and are kept all the same."""
+        lead_ms = self.config.join.max_clock_lead_ms
+        planned = {t.name: t.settings for t in plan(self.config.topics, PARTITIONS, max_clock_lead_ms=lead_ms)}
+        settings = {**planned.get(name, {}), "retention.ms": "-1"}  # a topic of another application has no plan
+        settings.pop(TIMES_BEFORE, None)
+        self.broker.create_topic(TopicInfo(name, PARTITIONS, settings))
 
     def open_transaction(self, transactional_id: str) -> EmbeddedTransaction:
         """Return a producer with any transactional id."""
@@ -88,9 +96,19 @@ class World:
         name = getattr(self.config.topics, topic)
         self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
 
-    def resume(self, partition: int, sequence: int) -> None:
-        """Write what `areba resume` writes."""
-        self.put("progress", partition, None, codec.encode(Act(sequence, RESUME, "0", "")))
+    def place(self, config: Config | None = None) -> Place:
+        """Return the application as commands see it."""
+        return Place(config or self.config, self.cluster, self.clock, self.open_transaction)
+
+    def garbage(self, partition: int, count: int = 3, time_ms: int = 61) -> None:
+        """Send values of no schema as examples of the partition's stream."""
+        for _ in range(count):
+            self.put("examples", partition, f"s{partition}".encode(), b"garbage", time_ms)
+
+    def resume(self, partition: int, time_ms: int = 61) -> None:
+        """Write what `areba resume` writes for the partition's stream."""
+        mark = codec.encode(Mark(f"s{partition}", MarkKind.RESUME), format_of(self.config.serialization))
+        self.put("examples", partition, f"s{partition}".encode(), mark, time_ms)
 
     def worker(
         self,
@@ -121,8 +139,9 @@ class World:
         return [(*row, tuple(records.headers.get(number, ()))) for number, row in enumerate(cells)]
 
     def outputs(self) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-        """Return all outputs."""
-        return {(topic, number): self.rows(topic, number) for topic in OUTPUT_TOPICS for number in range(PARTITIONS)}
+        """Return key, value and headers of all outputs; the log sets their timestamps."""
+        places = [(topic, number) for topic in OUTPUT_TOPICS for number in range(PARTITIONS)]
+        return {place: [(key, value, headers) for key, value, _, headers in self.rows(*place)] for place in places}
 
     def progress(self, partition: int) -> list[Commit | Act]:
         """Return the records of a task's progress."""

@@ -2,17 +2,21 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.reference.promises import MODULES
 from tests.oversized import EXCEPTIONS
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = ROOT / "stream_app"
 
-OPEN_TO_ALL = frozenset({"records", "record_columns", "errors", "terminal", "events", "task_state", "__version__"})
+OPEN_TO_ALL = frozenset(
+    {"records", "record_columns", "errors", "terminal", "events", "task_state", "schemas", "__version__"}
+)
 
 PURE = frozenset(
     {
@@ -91,7 +95,6 @@ def test_packages_import_what_the_architecture_allows() -> None:
         for name in imports(path):
             top, _, rest = name.partition(".")
             if (top == "stream_app" and rest.partition(".")[0] not in allowed) or top in {
-                "producers",
                 "ops",
                 "study",
                 "tests",
@@ -176,6 +179,46 @@ def test_every_package_says_what_it_is_for() -> None:
         docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
         if folder.parent == APPLICATION and not 4 <= len(docstring.splitlines()) <= 12:
             wrong.append(f"{folder.relative_to(ROOT)}: {len(docstring.splitlines())} lines")
+    assert wrong == []
+
+
+def _module_of(name: str) -> tuple[str, str]:
+    """Split the full name of something in the application into its module, without the application, and the rest."""
+    parts = name.split(".")[1:]
+    for end in range(len(parts), 0, -1):
+        place = APPLICATION.joinpath(*parts[:end])
+        if place.with_suffix(".py").exists() or (place / "__init__.py").exists():
+            return ".".join(parts[:end]), ".".join(parts[end:])
+    return "", name
+
+
+def _used_by(folders: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """Return what other packages import, by package: modules, or names that the package itself has."""
+    used: dict[str, set[str]] = {}
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        own = package_of(path) if path.is_relative_to(APPLICATION) else ""
+        for name in imports(path):
+            module, rest = _module_of(name) if name.startswith("stream_app.") else ("", "")
+            package, _, inner = module.partition(".")
+            if package != own and (inner or rest):
+                used.setdefault(package, set()).add(inner or rest)
+    return {package: frozenset(names) for package, names in used.items()}
+
+
+def test_a_package_lists_what_others_use_of_it() -> None:
+    """Who changes a module looks there whether others rely on it; a list that nobody checks leads astray."""
+    required, allowed = _used_by(["stream_app", "producers"]), _used_by(["ops", "study", "benchmarks"])
+    promised = {_module_of(f"{module}.{name}")[0] for module, names in MODULES.items() for name in names}
+    wrong = []
+    for folder in sorted(path.parent for path in APPLICATION.glob("*/__init__.py") if not path.parent.is_symlink()):
+        package = folder.name
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+        listed = set(re.findall(r"`([\w.]+)`", docstring.partition("Public:")[2])) - {"__all__"}
+        exported = set(getattr(import_module(f"stream_app.{package}"), "__all__", ()))
+        used = required.get(package, frozenset()) - exported
+        others = allowed.get(package, frozenset()) | {name.partition(".")[2] for name in promised}
+        wrong += [f"{package}: {name} is used and not listed" for name in sorted(used - listed)]
+        wrong += [f"{package}: {name} is listed and not used" for name in sorted(listed - used - others - exported)]
     assert wrong == []
 
 

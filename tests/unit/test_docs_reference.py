@@ -1,5 +1,6 @@
 """The code writes docs/reference.md: a stale page would send an operator to a setting that does not exist."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -8,10 +9,14 @@ import pytest
 import stream_app
 from ops.reference.page import PAGE as PATH
 from ops.reference.page import page
+from ops.reference.promises import MODULES, public_schemas
 from ops.reference.settings import attributes_of
 from ops.reference.worker import REASONS, log_events, meanings_of
+from stream_app import schemas
 from stream_app.errors import ErrorCode
 from stream_app.records import Reason
+
+ROOT = Path(__file__).parents[2]
 
 PAGE = PATH.read_text(encoding="utf-8")
 
@@ -26,6 +31,25 @@ def test_nothing_on_the_page_is_without_meaning() -> None:
     empty = [line for line in PAGE.splitlines() if re.fullmatch(r"\|.*\|\s*\|", line)]
     reasons = [line for line in empty if not any(f"`{reason.text}`" in line for reason in Reason)]
     assert reasons == []
+
+
+def test_the_programs_of_the_pages_take_only_what_is_promised() -> None:
+    """Users copy these programs: what they import must not go away with a minor version."""
+    taken = set()
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for program in re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            for node in ast.walk(ast.parse(program)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stream_app"):
+                    taken |= {(node.module, alias.name) for alias in node.names}
+                assert not (isinstance(node, ast.Import) and "stream_app" in ast.unparse(node)), path
+    assert len(taken) > 5
+    assert taken <= {(module, name) for module, names in MODULES.items() for name in names}
+
+
+def test_a_user_may_rely_on_the_schemas_that_others_read() -> None:
+    """Progress and changelog are the application's own; all other records have a promised schema."""
+    own = {"act.v1", "commit.v1"}
+    assert {f"{name}.v{version}" for name, version in schemas.sources()} == {*public_schemas(), *own}
 
 
 def test_every_reason_is_explained() -> None:

@@ -89,12 +89,25 @@ def test_wrong_settings_are_named() -> None:
     assert InProcess(Config()).config == Config()
 
 
-def test_a_worker_that_stops_is_an_error() -> None:
-    """Otherwise `run` would wait forever: here the breaker stops the task at the third unreadable value."""
-    application = InProcess(streams=STREAMS, learners=LEARNERS, breaker={"in_a_row": 3})
-    for number in range(3):
-        application._sender.send("examples", b"pumps", b"?", number)
-    application.run()
+def test_a_worker_that_stops_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise `run` would wait forever."""
+    application = InProcess(streams=STREAMS, learners=LEARNERS)
     application.send_example("pumps", "a", [1, 2])
+    monkeypatch.setattr(application._worker, "turn", lambda: None)
     with pytest.raises(StateError, match=ErrorCode.TASK_STOPPED):
         application.run()
+
+
+def test_a_stream_that_the_breaker_stopped_continues_after_resume() -> None:
+    """Programs can try what a broken producer does to them."""
+    application = InProcess(streams=STREAMS, learners=LEARNERS, breaker={"in_a_row": 3})
+    for number in range(3):
+        application._sender.send("examples", b"pumps", b"?", number + 1)
+    application.run()
+    application.send_example("pumps", "a", [1, 2])
+    application.run()
+    application.resume("pumps")
+    application.send_example("pumps", "b", [1, 2])
+    application.run()
+    assert [one.id for one in application.predictions()] == ["b"]
+    assert [letter.reason for letter in application.dead_letters()] == ["wrong-schema"] * 3 + ["stream-stopped"]

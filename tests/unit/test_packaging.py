@@ -15,13 +15,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 IMPORT_LIMIT_S = 0.3
 
 
-def test_the_wheel_has_the_application_its_producers_and_schemas_alone() -> None:
-    """Packages with names such as `ops` and `tests` would collide with other installations' packages."""
-    setuptools = PROJECT["tool"]["setuptools"]
-    assert setuptools["packages"]["find"]["include"] == ["stream_app*", "producers*", "schemas*"]
-    for package in ("stream_app", "producers", "schemas"):
-        assert (ROOT / package / "py.typed").is_file()
-        assert "py.typed" in setuptools["package-data"][package], "a type checker would ignore the annotations"
+def test_the_package_has_types() -> None:
+    """Without the marker, a type checker ignores the annotations."""
+    assert (ROOT / "stream_app" / "py.typed").is_file()
+    assert PROJECT["tool"]["setuptools"]["package-data"]["stream_app"] == ["py.typed"]
 
 
 def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_allowed() -> None:
@@ -40,10 +37,41 @@ def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_allowed() -> No
 
 
 def test_heavy_packages_belong_to_extras() -> None:
-    """A producer's team that wants `encode` need not install some GB of Torch."""
-    needed = {Requirement(line).name for line in PROJECT["project"]["dependencies"]}
+    """A producer's team that wants `encode`, and a worker whose networks are dense, need no GB of Torch."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    needed = {Requirement(line).name for line in [*PROJECT["project"]["dependencies"], *extras["worker"]]}
     assert needed.isdisjoint({"torch", "matplotlib", "river", "pandas", "scipy"})
-    assert "torch" in {Requirement(line).name for line in PROJECT["project"]["optional-dependencies"]["worker"]}
+    assert [Requirement(line).name for line in extras["torch"]] == ["torch"]
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from stream_app.errors import ConfigurationError
+from stream_app.testing import InProcess
+
+def predictions(**settings):
+    application = InProcess(streams={"pumps": {"features": 1}}, **settings)
+    application.send_example("pumps", "1", [1.0])
+    application.send_label("pumps", "1", True)
+    application.run()
+    return len(application.predictions())
+
+print(predictions())
+try:
+    predictions(learners={"own": {"method": "areba", "network": "nets:Net"}})
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+def test_a_network_of_a_users_own_alone_needs_torch() -> None:
+    """Every documented learner works without Torch; the error of the others says what to install."""
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    predicted, error = done.stdout.splitlines()
+    assert predicted == "1"
+    assert "areba[torch]" in error
 
 
 @pytest.mark.parametrize("attempts", [5])

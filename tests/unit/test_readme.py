@@ -10,9 +10,9 @@ from statistics import median
 import click
 import pytest
 
-from producers.cli import main as replay_command
 from stream_app.cli.main import cli as areba_command
 from stream_app.config import load
+from stream_app.producers.cli import main as replay_command
 from tests.support.documents import ROOT, blocks
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import HealthObserver, TaskHealth
 from stream_app.worker.pages.http import values_of
-from tests.support.damages.world import _tripped_world
+from tests.support.damages.world import stopped_world
 from tests.support.world import World, _all_at, _config, _started, _Ticking, _turns
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -70,9 +70,9 @@ def test_the_label_of_the_metric_has_the_words_of_a_worker() -> None:
 
 def test_inspect_shows_its_states() -> None:
     """`inspect` does not claim a state that topics do not show."""
-    world, _ = _tripped_world()
+    world, _ = stopped_world()
     states = [view.state for view in inspect(world.cluster, world.config).tasks]
-    assert states == [TaskState.TRIPPED, TaskState.RUNNING]
+    assert states == [TaskState.RUNNING, TaskState.RUNNING]
     assert {*states} <= {*INSPECTED}
 
 

@@ -10,14 +10,12 @@ from stream_app.backends.following import FollowableCluster
 from stream_app.backends.reading import Row
 from stream_app.config import Config
 
-FIRST_TIME_MS = 1
-"""Timestamp of the dead letter of a record that has none."""
-
 
 class BuriedExamples:
     """The examples of a partition that became dead letters.
 
-    An example's dead letter has the timestamp of the example, so the broker's index by time says where the dead letter
+    The log took an example's dead letter later than the example, whose event time is at most `join.max_clock_lead_ms`
+    ahead of the log's clock (the broker refuses a later one). So the broker's index by time says where the dead letter
     can be: reading all of the dead letters would take minutes if there are millions.
 
     Args:
@@ -30,13 +28,15 @@ class BuriedExamples:
         self._cluster = cluster
         self._topic = DeadLettersTopic(cluster, config)
         self._examples = examples
+        self._max_lead_ms = config.join.max_clock_lead_ms
         self._since_ms = math.inf
         self._problems: dict[int, str] = {}
 
     def problem(self, example: Row) -> str | None:
         """Return what became of an example that became a dead letter; None for another example."""
-        if example.timestamp_ms < self._since_ms:
-            self._read(example.timestamp_ms)
+        since_ms = example.timestamp_ms - self._max_lead_ms
+        if since_ms < self._since_ms:
+            self._read(since_ms)
         return self._problems.get(example.offset)
 
     def _read(self, since_ms: int) -> None:
@@ -44,7 +44,7 @@ class BuriedExamples:
         partition = self._examples.partition
         place = TopicPartition(self._topic.name, partition)
         with closing(self._topic.open(partition)) as reader:
-            if since_ms > FIRST_TIME_MS:
+            if since_ms > 0:
                 reader.seek(self._cluster.offsets_since([place], since_ms)[place])
             for row in self._topic.rows(reader, partition):
                 found = read_record(partition, row, self._topic.wire_format)

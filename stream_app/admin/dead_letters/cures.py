@@ -13,9 +13,14 @@ CONDITIONAL = frozenset(reason.text for reason in (Reason.WRONG_SCHEMA, Reason.W
 """The record is accepted only after a change of the configuration, the registered schemas or the stream's dimension."""
 
 
+STOPPED = Reason.STREAM_STOPPED.text
+
+
 def warnings(reasons: Iterable[str]) -> Iterator[str]:
     """Yield a warning for each reason for which a replay makes the same dead letter again."""
     for reason in sorted(set(reasons)):
+        if reason == STOPPED:
+            yield f"warning: {reason}: a replay makes the same dead letter again until `areba resume STREAM`"
         if reason in INCURABLE | CONDITIONAL:
             unless = " unless the configuration, the schema or the stream has changed" if reason in CONDITIONAL else ""
             yield (

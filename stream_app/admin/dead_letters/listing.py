@@ -10,7 +10,8 @@ from typing import Any
 from stream_app.admin.dead_letters.record import RecordId, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection, format_time
 from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters, shown_reason
-from stream_app.backends.base import Cluster
+from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.backends.retention import deleted_text
 from stream_app.config import Config
 from stream_app.serialization.dead_letter import read_sent_back
 from stream_app.serialization.left_out import VALUE
@@ -24,7 +25,8 @@ class Line:
     """One dead letter of a list, without its bytes; ordered by event time, then by partition and offset."""
 
     record_id: RecordId
-    timestamp_ms: int
+    log_time_ms: int
+    event_time_ms: int
     reason: str
     stream: str
     id: str
@@ -35,7 +37,7 @@ class Line:
     def cells(self) -> tuple[str, ...]:
         """Return the cells of a row of the table."""
         size = "null" if self.size is None else f"{self.size:,}"
-        time, back = format_time(self.timestamp_ms), "yes" if self.is_sent_back else "no"
+        time, back = format_time(self.log_time_ms), "yes" if self.is_sent_back else "no"
         texts = (str(self.record_id), time, self.reason, self.stream, self.id, self.origin, size, back)
         return tuple(map(printable, texts))
 
@@ -45,7 +47,8 @@ class Line:
         return {
             "partition": partition,
             "offset": offset,
-            "timestamp_ms": self.timestamp_ms,
+            "timestamp_ms": self.log_time_ms,
+            "event_time_ms": self.event_time_ms,
             "reason": self.reason,
             "stream": self.stream,
             "id": self.id,
@@ -55,16 +58,20 @@ class Line:
         }
 
     def __lt__(self, other: "Line") -> bool:
-        return (self.timestamp_ms, self.record_id) < (other.timestamp_ms, other.record_id)
+        return (self.log_time_ms, self.record_id) < (other.log_time_ms, other.record_id)
 
 
 @dataclass(slots=True)
 class Listing:
-    """The newest of the selected dead letters, in order of event time, and counts of all of them by reason."""
+    """The newest of the selected dead letters, in the order of the log's time, and counts of all of them by reason.
+
+    `deleted` has a line for each partition whose oldest records are gone, and so are not counted.
+    """
 
     lines: list[Line] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     sent_back: Counter[str] = field(default_factory=Counter)
+    deleted: list[str] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document."""
@@ -72,6 +79,7 @@ class Listing:
             "dead_letters": [line.to_plain() for line in self.lines],
             "counts": dict(self.counts),
             "sent_back": dict(self.sent_back),
+            "deleted": self.deleted,
         }
 
     def texts(self) -> Iterator[str]:
@@ -85,6 +93,7 @@ class Listing:
         if total > len(self.lines):
             yield f"the newest {len(self.lines):,} of {total:,}; --limit shows more"
         yield f"{total:,} dead letter{'' if total == 1 else 's'}, {self.sent_back.total():,} of them sent back"
+        yield from (f"not counted: {line}" for line in self.deleted)
         for reason, count in self.counts.most_common():
             yield f"{count:>9,} {reason}" + (f", {back:,} sent back" if (back := self.sent_back[reason]) else "")
 
@@ -105,7 +114,10 @@ def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: 
     topic, listing = DeadLettersTopic(cluster, config), Listing()
     newest: list[Line] = []
     for partition in selection.partitions_of(topic.partitions, topic.name):
-        unsent, lines = UnsentLetters(topic.watermarks(partition)[0]), dict[int, Line]()
+        low, lines = topic.watermarks(partition)[0], dict[int, Line]()
+        unsent = UnsentLetters(low)
+        if low:
+            listing.deleted.append(deleted_text(TopicPartition(topic.name, partition), low, 0))
         with closing(topic.open(partition)) as reader:
             for row in topic.rows(reader, partition):
                 offset = read_sent_back(row.headers)
@@ -151,4 +163,5 @@ def line_of(record: StoredDeadLetter) -> Line:
     value, left_out = dead_letter.original.value, dead_letter.left_out.get(VALUE)
     size = left_out.length if left_out else None if value is None else len(value)
     origin = f"{dead_letter.topic}[{dead_letter.partition}]:{dead_letter.input_offset}"
-    return Line(record.record_id, record.timestamp_ms, dead_letter.reason, record.stream, record.id, origin, size)
+    times = record.log_time_ms, dead_letter.event_time_ms
+    return Line(record.record_id, *times, dead_letter.reason, record.stream, record.id, origin, size)

@@ -1,6 +1,6 @@
 """Read the input records that became dead letters.
 
-They are read again if a dead letter does not have the timestamp of its record, or had no room for the whole record.
+They are read again if a dead letter had no room for the whole record.
 """
 
 from collections.abc import Iterator
@@ -39,15 +39,6 @@ class InputRecords:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def timestamp_ms(self, dead_letter: DeadLetterRecord) -> int | None:
-        """Return the timestamp of the input record; None if the record was deleted.
-
-        Raises:
-            UnknownOutcomeError: The broker did not answer in time.
-        """
-        row = self._row(dead_letter)
-        return row.timestamp_ms if row is not None and _is_origin(dead_letter, row) else None
-
     def completed(self, record: StoredDeadLetter) -> tuple[StoredDeadLetter, str]:
         """Return the dead letter with the parts that it left out, and "" or the reason why it cannot be completed.
 
@@ -64,7 +55,7 @@ class InputRecords:
             return record, INPUT_DIFFERS
         original = Fields(row.key, row.value, row.headers)
         whole = replace(dead_letter, original=original, left_out={})
-        return decoded(record.record_id, record.timestamp_ms, whole, self._wire_format), ""
+        return decoded(record.record_id, record.log_time_ms, whole, self._wire_format), ""
 
     def _row(self, dead_letter: DeadLetterRecord) -> Row | None:
         """Return the record at the offset that the dead letter names; None if there is no such record."""

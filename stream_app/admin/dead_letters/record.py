@@ -5,16 +5,10 @@ from typing import NamedTuple
 
 from stream_app.backends.reading import Row
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Label, Mark, Reason, stream_of_key
+from stream_app.records import Example, Label, Mark, stream_of_key
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import DeadLetterRecord, Replay, read_dead_letter, read_replay
 from stream_app.serialization.wire_format import WireFormat
-
-BORROWED_TIMESTAMPS = frozenset({Reason.ORPHAN_LABEL.text, Reason.LATE_LABEL.text})
-"""Reasons of dead letters that do not have the timestamp of their own record.
-
-A label that waits for its example becomes a dead letter with the timestamp of the record that ended the wait.
-"""
 
 
 class RecordId(NamedTuple):
@@ -33,7 +27,7 @@ class StoredDeadLetter:
 
     Attributes:
         record_id: Its partition and offset.
-        timestamp_ms: Event time of the dead letter, in milliseconds since 1970.
+        log_time_ms: When the log took the dead letter, in milliseconds since 1970.
         dead_letter: What the worker's headers say, and the original record.
         stream: Name of the stream, from the value if it can be decoded, otherwise from the key.
         id: Id of the example or label; empty if the value cannot be decoded.
@@ -42,7 +36,7 @@ class StoredDeadLetter:
     """
 
     record_id: RecordId
-    timestamp_ms: int
+    log_time_ms: int
     dead_letter: DeadLetterRecord
     stream: str
     id: str
@@ -55,11 +49,11 @@ def read_record(partition: int, row: Row, wire_format: WireFormat) -> StoredDead
     dead_letter = read_dead_letter(row.key, row.value, row.headers)
     if dead_letter is None:
         return None
-    return decoded(RecordId(partition, row.offset), row.timestamp_ms, dead_letter, wire_format)
+    return decoded(RecordId(partition, row.offset), row.log_time_ms, dead_letter, wire_format)
 
 
 def decoded(
-    record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecord, wire_format: WireFormat
+    record_id: RecordId, log_time_ms: int, dead_letter: DeadLetterRecord, wire_format: WireFormat
 ) -> StoredDeadLetter:
     """Return a dead letter with its value decoded, as far as that is possible."""
     key, value, headers = dead_letter.original
@@ -73,4 +67,4 @@ def decoded(
         stream, id_ = content.stream, content.id
     elif isinstance(content, Mark):
         stream = content.stream
-    return StoredDeadLetter(record_id, timestamp_ms, dead_letter, stream, id_, content, read_replay(headers))
+    return StoredDeadLetter(record_id, log_time_ms, dead_letter, stream, id_, content, read_replay(headers))

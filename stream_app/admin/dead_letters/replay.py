@@ -7,9 +7,9 @@ A record is sent back with its key, value and headers, to its partition. Three t
     timestamp   the record keeps its event time, since that says when something happened, however long the record was
                 held up. With the current time a label would have a wrong delay, and in a stream that lags behind the
                 wall clock the record would expire all pending examples. As a consequence, an example that is older
-                than `join.ttl_ms` is predicted, but no longer learned from. A dead letter has the timestamp of its
-                record, except for reasons in `BORROWED_TIMESTAMPS`: then the timestamp is read from the input, and if
-                retention deleted the input record, the dead letter is not sent
+                than `join.ttl_ms` is predicted, but no longer learned from. A header of the dead letter has the event
+                time, also after retention deleted the input record; a record without a usable event time
+                (`bad-time`) is not sent
     once        the transaction that writes the record to its input also writes to the dead letter's partition that it
                 was sent back. Either both are written or neither, whenever the tool is killed; the next run reads the
                 note, and does not send the dead letter again
@@ -30,17 +30,19 @@ from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from stream_app.admin.dead_letters.origins import NEAR_RECORDS, InputRecords
-from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, StoredDeadLetter, read_record
+from stream_app.admin.dead_letters.record import StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.replay_result import ReplayResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters
 from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
+from stream_app.backends.held_back import held_back
 from stream_app.backends.reading import Row
+from stream_app.backends.retention import FOREVER, RETENTION, TIMES_BEFORE, before_max_of, retention_of
 from stream_app.config import Config
-from stream_app.errors import ConfigurationError, TopicError
+from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError
 from stream_app.record_columns import OutputRecords
 from stream_app.records import UNREADABLE_HEADERS, Header, Reason
-from stream_app.recovery.hanging_transactions import OpenTransactions, sweep
+from stream_app.recovery.hanging_transactions import open_places, sweep
 from stream_app.serialization.dead_letter import (
     SENT_BACK,
     START,
@@ -71,7 +73,7 @@ class _Sending(NamedTuple):
 
     record: StoredDeadLetter
     key: bytes | None
-    timestamp_ms: int
+    event_time_ms: int
     headers: Sequence[Header]
     size: int
 
@@ -94,9 +96,11 @@ class _Replay:
         if missing:
             raise TopicError(missing)
         self._max_bytes = {name: int(topic.settings["max.message.bytes"]) for name, topic in found.items()}
-        retention_ms = {name: int(topic.settings.get("retention.ms", -1)) for name, topic in found.items()}
         now_ms = clock.now_ms()
-        self._oldest_ms = {name: now_ms - kept if kept >= 0 else 0 for name, kept in retention_ms.items()}
+        self._oldest_ms = {
+            name: 0 if (kept := retention_of(topic)) == FOREVER else now_ms - kept for name, topic in found.items()
+        }
+        self._accepted_ms = {name: now_ms - before_max_of(topic) for name, topic in found.items()}
 
     # Selecting --------------------------------------------------------------------------------------------------------
 
@@ -159,7 +163,7 @@ class _Replay:
             self.result.refuse(record, found)
             return None
         topic = record.dead_letter.topic
-        self.result.old.update([topic] if found.timestamp_ms < self._oldest_ms[topic] else [])
+        self.result.old.update([topic] if found.event_time_ms < self._oldest_ms[topic] else [])
         return found
 
     def _prepare(self, record: StoredDeadLetter, inputs: InputRecords) -> _Sending | str:
@@ -177,24 +181,20 @@ class _Replay:
                 "the name of one of its headers is not UTF-8, and no client can read the other headers: its producer "
                 "has to send it again"
             )
-        timestamp_ms: int | None = record.timestamp_ms
-        if dead_letter.reason in BORROWED_TIMESTAMPS:
-            timestamp_ms = inputs.timestamp_ms(dead_letter)
-            if timestamp_ms is None:
-                return "only the input record had its event time, and it was deleted"
         headers = self._headers(record)
         size = batch_bytes(dead_letter.original._replace(headers=headers))
-        if size > self._max_bytes[dead_letter.topic]:
-            return f"with the headers of a replay it is larger than max.message.bytes of {dead_letter.topic}"
-        return _Sending(record, key, timestamp_ms or 0, headers, size)
+        refusal = self._refusal(dead_letter.topic, dead_letter.event_time_ms, size)
+        if refusal:
+            return refusal
+        return _Sending(record, key, dead_letter.event_time_ms, headers, size)
 
     def _problem(self, record: StoredDeadLetter) -> str | None:
         """Return what prevents a dead letter from being sent back, by its reason and origin; None if nothing does."""
         dead_letter, config = record.dead_letter, self._config
         if dead_letter.topic not in self._max_bytes or dead_letter.partition != record.record_id.partition:
             return "it does not come from an input of this application"
-        if dead_letter.reason == Reason.BAD_TIME.text:
-            return "it has no event time (bad-time): its producer has to send it again"
+        if dead_letter.event_time_ms <= 0:
+            return "it has no event time: its producer has to send it again, with a timestamp in milliseconds"
         if dead_letter.reason == Reason.WRONG_KEY.text:
             return "its key is not its stream's name (wrong-key): its producer has to send it again"
         if (
@@ -203,6 +203,17 @@ class _Replay:
             and record.stream not in config.streams
         ):
             return f"stream {printable(record.stream)} is still not configured"
+        return None
+
+    def _refusal(self, topic: str, event_time_ms: int, size: int) -> str | None:
+        """Return why the broker would not accept a record; None if it does."""
+        if size > self._max_bytes[topic]:
+            return f"with the headers of a replay it is larger than max.message.bytes of {topic}"
+        if event_time_ms < self._accepted_ms[topic]:
+            return (
+                f"its event time is older than {TIMES_BEFORE} of {topic} accepts: raise that setting, and {RETENTION} "
+                "with it"
+            )
         return None
 
     def _headers(self, record: StoredDeadLetter) -> Sequence[Header]:
@@ -221,11 +232,20 @@ class _Replay:
         This is needed if the broker has forgotten the transactional id: then initialising the id aborts nothing.
         """
         names = (self.topic.name, *self._max_bytes)
-        still_open = OpenTransactions(self._cluster, self._clock)
-        still_open.add(TopicPartition(name, number) for number in partitions for name in names)
-        still_open.look()
-        if still_open.places:
-            sweep(transaction, self._config.replay_transactional_id, still_open.places)
+        places = [TopicPartition(name, number) for number in partitions for name in names]
+        found = open_places(self._cluster, places)
+        if found:
+            sweep(transaction, self._config.replay_transactional_id, found)
+
+    def check_readable(self, partitions: Sequence[int]) -> None:
+        """Check that no open transaction of another producer hides the end of the dead letters.
+
+        Raises:
+            StateError: A transaction does.
+        """
+        held = held_back(self._cluster, [TopicPartition(self.topic.name, number) for number in partitions], self._clock)
+        if held is not None:
+            raise StateError(held, ErrorCode.HELD_BACK)
 
     def begin(self, transaction: Transaction, partitions: Sequence[int]) -> str:
         """Write a start record to each partition; return the name of this run."""
@@ -233,7 +253,7 @@ class _Replay:
         transaction.begin()
         headers: dict[int, Sequence[Header]] = {0: [(START, name.encode())]}
         for partition in partitions:
-            records = OutputRecords.of([None], [None], [self._clock.now_ms()], headers)
+            records = OutputRecords.of([None], [None], [0], headers)
             transaction.produce(TopicPartition(self.topic.name, partition), records)
         transaction.commit()
         return name
@@ -246,16 +266,16 @@ class _Replay:
             records = OutputRecords.of(
                 [row.record.dead_letter.original.key for row in rows],
                 [row.record.dead_letter.original.value for row in rows],
-                [row.timestamp_ms for row in rows],
+                [row.event_time_ms for row in rows],
                 {number: row.headers for number, row in enumerate(rows)},
             )
             transaction.produce(TopicPartition(topic, partition), records)
-        now_ms, offsets = self._clock.now_ms(), [sending.record.record_id.offset for sending in batch]
+        offsets = [sending.record.record_id.offset for sending in batch]
         notes: dict[int, Sequence[Header]] = {
             number: [(SENT_BACK, str(offset).encode())] for number, offset in enumerate(offsets)
         }
         keys = [sending.key for sending in batch]
-        records = OutputRecords.of(keys, [None] * len(batch), [now_ms] * len(batch), notes)
+        records = OutputRecords.of(keys, [None] * len(batch), [0] * len(batch), notes)
         transaction.produce(TopicPartition(self.topic.name, partition), records)
         transaction.commit()
 
@@ -291,6 +311,7 @@ def replay(
     Raises:
         ConfigurationError: The topic, a selected reason, partition or dead letter does not exist.
         FencedError: Another replay of this application has begun.
+        StateError: An open transaction of another producer hides dead letters.
         TransactionAbortedError: A transaction was aborted; those before it are committed.
         UnknownOutcomeError: The broker did not answer in time; the next run finds out what was sent.
     """
@@ -305,6 +326,7 @@ def replay(
             transaction = stack.enter_context(closing(open_transaction(config.replay_transactional_id)))
             run.end_open_transactions(transaction, list(unsent))
             name = run.begin(transaction, list(unsent))
+            run.check_readable(list(unsent))
             for partition, remaining in unsent.items():
                 run.catch_up(partition, remaining, name)
         total, done = sum(map(len, unsent.values())), 0

@@ -22,8 +22,8 @@ class Selection:
         streams: Names of streams.
         partitions: Partitions of the dead-letters topic.
         record_ids: Single dead letters.
-        since_ms: Earliest event time, inclusive.
-        until_ms: Latest event time, exclusive.
+        since_ms: Earliest time at which the log took the dead letter, inclusive.
+        until_ms: Latest such time, exclusive.
     """
 
     reasons: frozenset[str] = frozenset()
@@ -44,8 +44,8 @@ class Selection:
             (not self.reasons or record.dead_letter.reason in self.reasons)
             and (not self.streams or record.stream in self.streams)
             and (not self.record_ids or record.record_id in self.record_ids)
-            and (self.since_ms is None or record.timestamp_ms >= self.since_ms)
-            and (self.until_ms is None or record.timestamp_ms < self.until_ms)
+            and (self.since_ms is None or record.log_time_ms >= self.since_ms)
+            and (self.until_ms is None or record.log_time_ms < self.until_ms)
         )
 
     def partitions_of(self, count: int, topic: str) -> list[int]:
@@ -92,7 +92,7 @@ def parse_record_ids(texts: Sequence[str]) -> frozenset[RecordId]:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Parse an event time: `2026-01-31`, `2026-01-31T10:00` (UTC unless a zone is given), or `90m` for 90 minutes ago.
+    """Parse a time: `2026-01-31`, `2026-01-31T10:00` (UTC unless a zone is given), or `90m` for 90 minutes ago.
 
     Args:
         text: What the user wrote.
@@ -115,7 +115,7 @@ def parse_time(text: str, now_ms: int) -> int:
 
 
 def format_time(time_ms: int) -> str:
-    """Format an event time for people, in UTC; a time that no calendar has stays a number of milliseconds."""
+    """Format a time for people, in UTC; a time that no calendar has stays a number of milliseconds."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (ValueError, OverflowError, OSError):

@@ -8,11 +8,12 @@ from typing import Any
 
 from stream_app.admin.dead_letters.listing import line_of
 from stream_app.admin.dead_letters.origins import InputRecords
-from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, RecordId, StoredDeadLetter, read_record
+from stream_app.admin.dead_letters.record import RecordId, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection, format_time
 from stream_app.admin.dead_letters.topic import DeadLettersTopic
-from stream_app.backends.base import Cluster
+from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.reading import Row
+from stream_app.backends.retention import deleted
 from stream_app.config import Config
 from stream_app.errors import BooksError, ConfigurationError
 from stream_app.records import REASONS
@@ -67,7 +68,7 @@ class ShownLetter:
             **replace(line_of(self.record), is_sent_back=sent_back is not None).to_plain(),
             "topic": self.topic,
             "detail": _detail(self.record),
-            "sent_back": sent_back and {"offset": sent_back.offset, "timestamp_ms": sent_back.timestamp_ms},
+            "sent_back": sent_back and {"offset": sent_back.offset, "timestamp_ms": sent_back.log_time_ms},
             "before": replayed
             and {
                 "topic": replayed.topic,
@@ -99,13 +100,16 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> ShownL
 
     Raises:
         ConfigurationError: The topic or partition does not exist, or the record at this offset is not a dead letter.
+        StateError: The dead letter was deleted.
         UnknownOutcomeError: The broker did not answer in time.
     """
     topic = DeadLettersTopic(cluster, config)
     Selection(partitions=frozenset({record_id.partition})).partitions_of(topic.partitions, topic.name)
     low, high = topic.watermarks(record_id.partition)
     where = f"{topic.name}[{record_id.partition}]"
-    if not low <= record_id.offset < high:
+    if record_id.offset < low:
+        raise deleted(TopicPartition(topic.name, record_id.partition), low, record_id.offset, "the dead letter is gone")
+    if record_id.offset >= high:
         held = f"it has offsets {low} to {high - 1}" if high > low else "it is empty"
         raise ConfigurationError(f"{where} has no offset {record_id.offset}: {held}")
     with closing(topic.open(record_id.partition)) as reader:
@@ -140,9 +144,10 @@ def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None) -> Itera
     yield f"from         {dead_letter.origin}"
     yield f"reason       {printable(dead_letter.reason)}"
     yield f"detail       {_detail(record)}"
-    yield f"event time   {format_time(record.timestamp_ms)} UTC ({record.timestamp_ms} ms){_time_note(record)}"
+    yield f"written      {format_time(record.log_time_ms)} UTC ({record.log_time_ms} ms)"
+    yield f"event time   {_event_time_text(dead_letter.event_time_ms)}"
     yield "sent back    " + (
-        f"at {format_time(sent_back.timestamp_ms)} UTC (offset {sent_back.offset})" if sent_back else "no"
+        f"at {format_time(sent_back.log_time_ms)} UTC (offset {sent_back.offset})" if sent_back else "no"
     )
     if replay is not None:
         yield (
@@ -167,10 +172,8 @@ def _detail(record: StoredDeadLetter) -> str:
     return printable(detail)
 
 
-def _time_note(record: StoredDeadLetter) -> str:
-    if record.dead_letter.reason in BORROWED_TIMESTAMPS:
-        return ": the time of the record that closed it"
-    return ""
+def _event_time_text(time_ms: int) -> str:
+    return "none" if time_ms < 0 else f"{format_time(time_ms)} UTC ({time_ms} ms)"
 
 
 def _content_text(content: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
+from stream_app.backends.partition_count import absent_text
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import TopicError
@@ -24,7 +25,7 @@ class DeadLettersTopic:
         self.name = config.topics.dead_letters
         found = cluster.topics([self.name]).get(self.name)
         if found is None:
-            raise TopicError(f"{self.name}: the topic does not exist; `areba topics create` creates it")
+            raise TopicError(absent_text(self.name))
         self.partitions = found.partitions
         self.wire_format = format_of(config.serialization)
         self._cluster = cluster

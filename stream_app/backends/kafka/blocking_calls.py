@@ -1,4 +1,4 @@
-"""Calls of the client that may never return."""
+"""Calls of the client that take long, or may never return."""
 
 import threading
 from collections.abc import Callable
@@ -7,6 +7,22 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+
+def start_call(call: Callable[[], Result]) -> Future[Result]:
+    """Make a call in a daemon thread of its own; the future has what the call returns, or the exception it raises."""
+    future: Future[Result] = Future()
+    threading.Thread(target=_make, args=(future, call), name="areba-question", daemon=True).start()
+    return future
+
+
+def _make(future: Future[Result], call: Callable[[], Result]) -> None:
+    try:
+        result = call()
+    except BaseException as problem:  # noqa: BLE001  (the future hands it to the caller)
+        future.set_exception(problem)
+    else:
+        future.set_result(result)
 
 
 class BlockingCallThread:
@@ -39,10 +55,4 @@ class BlockingCallThread:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            future, call = job
-            try:
-                result = call()
-            except BaseException as problem:  # noqa: BLE001  (the future hands it to the caller)
-                future.set_exception(problem)
-            else:
-                future.set_result(result)
+            _make(*job)

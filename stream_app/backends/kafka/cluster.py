@@ -1,9 +1,9 @@
 """Administration of the cluster: brokers, topics, permissions, and access to single partitions and groups."""
 
-import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
@@ -15,26 +15,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from stream_app.backends.base import Committed, Ends, LogReader, TopicInfo, TopicPartition, Watermarks
-from stream_app.backends.certificate import certificate_problem
+from stream_app.backends.base import Answer, Ends, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.backends.kafka import consumer_groups, timeouts
-from stream_app.backends.kafka.errors import (
-    ALL_BROKERS_DOWN,
-    CONNECTION_CAUSE_CODES,
-    DENIED_CODES,
-    SSL,
-    failed_request,
-    kafka_error,
-    refusal_text,
-)
+from stream_app.backends.kafka.blocking_calls import start_call
+from stream_app.backends.kafka.errors import DENIED_CODES, failed_request, kafka_error, refusal_text
+from stream_app.backends.kafka.librdkafka.group_metadata import empty_group
 from stream_app.backends.kafka.log_reader import KafkaLogFollower, KafkaLogReader
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.requests import (
     answer,
     query_ends,
+    query_kept,
     query_newest_timestamp,
     query_offsets_since,
     query_watermarks,
+    topic_id_text,
 )
 from stream_app.backends.kafka.settings import (
     CONSUMER_GUARANTEES,
@@ -43,12 +38,8 @@ from stream_app.backends.kafka.settings import (
     client_settings,
     create_client,
 )
-from stream_app.errors import ConfigurationError, TopicError
-
-LOGGER = logging.getLogger("areba.kafka")
-
-NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""A topic id of zeros (KIP-516): the broker has no id for the topic."""
+from stream_app.backends.questions import KeptRecords
+from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeError
 
 
 class _TopicSize(NamedTuple):
@@ -72,38 +63,46 @@ class KafkaCluster:
         self._settings = dict(settings or {})
         self._reader_group = reader_group
         self._created: set[str] = set()
-        self._connection_error: KafkaError | None = None  # the client's reason why it reaches no broker
-        conf = client_settings(bootstrap_servers, Outages(), admin_settings(self._settings))
-        conf["error_cb"] = self._on_client_error
-        self._admin: AdminClient = create_client(AdminClient, conf)
+        ca_location = self._settings.get("ssl.ca.location")
+        self._outages = Outages(bootstrap_servers, ca_location, logs_refusals=False)  # of these clients alone
+        self._conf = client_settings(bootstrap_servers, self._outages, admin_settings(self._settings))
+        self._admin = self._new_admin()
 
-    def _on_client_error(self, error: KafkaError) -> None:
-        LOGGER.debug("Kafka client: %s", error.str())
-        has_cause = self._connection_error is not None and self._connection_error.code() in CONNECTION_CAUSE_CODES
-        if error.code() != ALL_BROKERS_DOWN and (not has_cause or error.code() in CONNECTION_CAUSE_CODES):
-            self._connection_error = error
+    def _new_admin(self) -> AdminClient:
+        """Return a new client; one of its own for each request to the coordinator of a group, released after it.
+
+        If such a request has timed out in an outage, librdkafka 2.16 ends the process once the coordinator is back
+        (assertion in `rd_kafka_enq_once_del_source_return`), unless the client is gone.
+        """
+        return create_client(AdminClient, self._conf)
 
     def broker_count(self, timeout_s: float = timeouts.REQUEST_S) -> int:
         """Return the number of brokers that the cluster has now; 0 if no broker answers in time."""
         try:
             count = len(self._admin.list_topics(timeout=timeout_s).brokers)
         except KafkaException:
-            self._admin.poll(0)  # calls `_on_client_error`
+            self._admin.poll(0)  # the client hands over its errors
             return 0
-        self._connection_error = None
+        self._outages.end()
         return count
 
     @property
     def no_answer_text(self) -> str:
         """One line that says that no broker answers, with the client's reason if it has given one."""
-        line = f"no Kafka broker answers at {self._bootstrap_servers}"
-        if self._connection_error is None:
-            return line
-        line += f": {self._connection_error.str()} ({self._connection_error.name()})"
-        if self._connection_error.code() != SSL:
-            return line
-        problem = certificate_problem(self._bootstrap_servers, self._settings.get("ssl.ca.location"))
-        return f"{line}: {problem}" if problem else line
+        self._outages.look_at_certificate()
+        return f"no Kafka broker answers at {self._bootstrap_servers}{self._outages.because}"
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Add the client's reason to an error that says that no broker has answered."""
+        try:
+            yield
+        except UnknownOutcomeError as error:
+            self._admin.poll(0)  # the client hands over its errors
+            if not self._outages.because:
+                raise
+            self._outages.look_at_certificate()
+            raise type(error)(f"{error}{self._outages.because}") from None
 
     def require_broker(self) -> Self:
         """Return this object once a broker has answered; for tools, which do not wait for a broker to start.
@@ -129,15 +128,32 @@ class KafkaCluster:
                 collection, include_authorized_operations=True, request_timeout=timeouts.REQUEST_S
             ).items()
         }
-        for group, operation in groups.items():
-            answers = self._admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=timeouts.REQUEST_S
-            )
-            asked[f"group {group}"] = (answers[group], [operation])
         lines: list[str] = []
-        for resource, (future, needed) in asked.items():
-            lines += _missing_operations(resource, future, needed)
+        with self._new_admin() as admin:
+            for group, operation in groups.items():
+                answers = admin.describe_consumer_groups(
+                    [group], include_authorized_operations=True, request_timeout=timeouts.REQUEST_S
+                )
+                asked[f"group {group}"] = (answers[group], [operation])
+            for resource, (future, needed) in asked.items():
+                lines += _missing_operations(resource, future, needed)
         return lines
+
+    def ask(self, question: Callable[[Self], Answer]) -> Callable[[], Answer | None]:
+        """Ask a question in a thread of its own, which ends with the last bound of a request; see `base.Cluster.ask`.
+
+        After a request without an answer, the next question has a new client: a client can lose all its brokers.
+        """
+
+        def asked() -> Answer:
+            try:
+                return question(self)
+            except UnknownOutcomeError:
+                self._admin = self._new_admin()
+                raise
+
+        future = start_call(asked)
+        return lambda: future.result() if future.done() else None
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Return the named topics that exist; see `base.Cluster.topics`."""
@@ -203,16 +219,14 @@ class KafkaCluster:
         """Yield name and id of each topic, as `_topic_settings` does; the id is empty for brokers before KIP-516."""
         futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeouts.REQUEST_S)
         for name, future in futures.items():
-            found = str(answer(future, timeouts.REQUEST_S).topic_id)
-            # Kafka's tools print the id in URL-safe base64.
-            yield name, "" if found == NO_TOPIC_ID else found.replace("+", "-").replace("/", "_")
+            yield name, topic_id_text(answer(future, timeouts.REQUEST_S).topic_id)
 
     def _topic_sizes(self) -> dict[str, _TopicSize]:
         """Return the sizes of all topics that we may see."""
         try:
             listed = self._admin.list_topics(timeout=timeouts.REQUEST_S)
         except KafkaException as problem:
-            self._admin.poll(0)  # calls `_on_client_error`
+            self._admin.poll(0)  # the client hands over its errors
             raise failed_request(problem, self.no_answer_text) from None
         return {
             name: _TopicSize(
@@ -258,9 +272,8 @@ class KafkaCluster:
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition, positioned at its first offset; see `base.Cluster.reader`."""
-        return KafkaLogReader(
-            self._bootstrap_servers, partition, self._admin, self._settings, self._reader_group, committed=committed
-        )
+        servers, settings, group = self._bootstrap_servers, self._settings, self._reader_group
+        return KafkaLogReader(servers, partition, self._admin, settings, group, self._outages, committed=committed)
 
     def follow(self, offsets: Mapping[TopicPartition, int]) -> KafkaLogFollower:
         """Return a follower of these partitions; see `following.FollowableCluster.follow`."""
@@ -268,49 +281,57 @@ class KafkaCluster:
 
     def offsets_since(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
         """Ask the broker for offsets by timestamp; see `following.FollowableCluster.offsets_since`."""
-        return query_offsets_since(self._admin, partitions, time_ms)
+        with self._explained():
+            return query_offsets_since(self._admin, partitions, time_ms)
 
     def newest_timestamp_ms(self, partitions: Sequence[TopicPartition]) -> int | None:
         """Return the largest timestamp in these partitions; None if they are empty. Raises as `ends` does."""
-        return query_newest_timestamp(self._admin, partitions)
+        with self._explained():
+            return query_newest_timestamp(self._admin, partitions)
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Ask the broker for the first offset and the end of a partition's log; see `base.Cluster.watermarks`."""
-        return query_watermarks(self._admin, partition)
+        with self._explained():
+            return query_watermarks(self._admin, partition)
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
         """Ask the broker for the last stable offset and the end of each log; see `base.Cluster.ends`."""
-        return query_ends(self._admin, partitions)
+        with self._explained():
+            return query_ends(self._admin, partitions)
 
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return the group's stable committed offsets; see `base.Cluster.committed`."""
-        layers = (self._settings, CONSUMER_GUARANTEES, {"group.id": group_id})
-        conf = client_settings(self._bootstrap_servers, Outages(), *layers)
+    def kept(self, partitions: Sequence[TopicPartition]) -> KeptRecords:
+        """Return what is kept of these partitions; see `questions.RetentionCluster`."""
+        with self._explained():
+            return query_kept(self._admin, partitions)
+
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return the group's committed offsets; see `base.Cluster.committed`."""
+        own = {"group.id": group_id, "isolation.level": "read_uncommitted"}
+        layers = (self._settings, CONSUMER_GUARANTEES, own)
+        conf = client_settings(self._bootstrap_servers, self._outages, *layers)
         consumer: Consumer = create_client(Consumer, conf)
-        try:
+        with self._explained(), closing(consumer):
             return consumer_groups.committed_offsets(consumer, group_id, partitions)
-        finally:
-            consumer.close()
 
     def members(self, group_id: str) -> Sequence[str]:
         """Return the `client.id` of each member of the group; see `base.Cluster.members`."""
-        return consumer_groups.member_client_ids(self._admin, group_id)
+        with self._explained(), self._new_admin() as admin:
+            return consumer_groups.member_client_ids(admin, group_id)
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group without members; see `base.Cluster.commit_offsets`."""
-        consumer_groups.commit_offsets(self._admin, group_id, offsets)
+    def empty_group(self, group_id: str) -> object:
+        """Return the metadata of a group without members; see `base.Cluster.empty_group`."""
+        return empty_group(group_id)
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
         """Delete the records below this offset and return the new first offset; see `base.Cluster.delete_records`."""
         place = ClientPartition(*partition, before)
         future = self._admin.delete_records([place], request_timeout=timeouts.LEADER_REQUEST_S)[place]
-        try:
-            return int(answer(future, timeouts.LEADER_REQUEST_S).low_watermark)
-        except KafkaException as problem:
-            what = f"{partition.topic}[{partition.partition}]: records below offset {before} cannot be deleted"
-            raise failed_request(problem, what, f"topic {partition.topic}", "Delete") from None
+        with self._explained():
+            try:
+                return int(answer(future, timeouts.LEADER_REQUEST_S).low_watermark)
+            except KafkaException as problem:
+                what = f"{partition.topic}[{partition.partition}]: records below offset {before} cannot be deleted"
+                raise failed_request(problem, what, f"topic {partition.topic}", "Delete") from None
 
 
 def _missing_operations(resource: str, future: Future[Any], needed: Sequence[str]) -> Iterator[str]:

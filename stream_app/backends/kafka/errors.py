@@ -24,10 +24,12 @@ FENCED_CODES = frozenset(
         KafkaError._FENCED,  # noqa: SLF001
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""A newer producer has the same transactional id."""
+"""A newer producer has the same transactional id.
+
+INVALID_PRODUCER_ID_MAPPING is not among them: after a pause of `transactional.id.expiration.ms` the broker has
+forgotten the id, and a new client gets it back. A rival that has taken the id meanwhile is fenced by that."""
 
 REFUSED_CODES = frozenset(
     {
@@ -129,6 +131,8 @@ def refusal_text(error: KafkaError, what: str, resource: str, operation: str = "
         resource: Where the permission is missing, such as `topic examples`.
         operation: The missing operation; if empty, the operation that the error code implies.
     """
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return f"{what}: the topic or the partition does not exist; `areba topics create` creates missing topics"
     line = f"{what}: {error.str()} ({error.name()})"
     if error.code() not in DENIED_CODES:
         return line

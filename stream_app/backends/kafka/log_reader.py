@@ -2,14 +2,18 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from stream_app.backends.base import Fetched, TopicPartition
+from stream_app.backends.base import Fetched, TopicPartition, Watermarks
 from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.blocking_calls import start_call
 from stream_app.backends.kafka.errors import AUTO_OFFSET_RESET, PARTITION_EOF, REFUSED_CODES, refusal_text
 from stream_app.backends.kafka.messages import NO_RECORDS, by_partition, columns, drain, raise_read_error
 from stream_app.backends.kafka.outages import Outages
@@ -21,6 +25,10 @@ from stream_app.backends.kafka.settings import (
     client_settings,
     create_client,
 )
+from stream_app.errors import UnknownOutcomeError
+
+SILENT_S = 1.0
+"""Time without any answer after which a reader asks whether it may see its partition."""
 
 FOLLOWER_TUNING: Mapping[str, object] = MappingProxyType(
     {
@@ -36,9 +44,10 @@ class KafkaLogReader:
     Args:
         bootstrap_servers: Addresses of brokers, separated by commas.
         partition: What to read.
-        admin: The client that is asked for the first offset; it stays open.
+        admin: The client that is asked where the partition begins if the offset is refused; it stays open.
         settings: Further settings of librdkafka.
         group_id: A group that the user may describe; the reader does not join it.
+        outages: Is informed about the errors of the client; readers of one cluster share it.
         committed: False: records of open and aborted transactions are read, too.
     """
 
@@ -49,6 +58,7 @@ class KafkaLogReader:
         admin: AdminClient,
         settings: Mapping[str, str] | None = None,
         group_id: str = READER_GROUP,
+        outages: Outages | None = None,
         *,
         committed: bool = True,
     ) -> None:
@@ -57,19 +67,22 @@ class KafkaLogReader:
         self._group_id = group_id
         own = {"group.id": group_id} | ({} if committed else {"isolation.level": "read_uncommitted"})
         layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
-        self._consumer: Consumer = create_client(Consumer, client_settings(bootstrap_servers, Outages(), *layers))
+        conf = client_settings(bootstrap_servers, outages or Outages(), *layers)
+        self._consumer: Consumer = create_client(Consumer, conf)
         self._next = 0
+        self._refused: tuple[KafkaError, Future[Watermarks]] | None = None  # may have been deleted; where it begins
+        self._is_visible = False  # the broker has answered about the partition
+        self._asked: Future[Watermarks] | None = None  # whether the broker lets us see it
+        self._asked_s = 0.0
         self.seek(0)
 
     def seek(self, offset: int) -> None:
-        """Continue at this offset, or at the first offset of the partition if that is larger.
+        """Continue at this offset, or at the first offset of the partition if that is larger; ask nobody.
 
-        Raises:
-            TopicError: The broker refuses.
-            UnknownOutcomeError: No broker answered in time.
+        For a logical offset, such as the beginning, the client would ask the broker, and wait half a second for that.
         """
-        self._next = max(offset, query_watermarks(self._admin, self._partition).low)
-        self._consumer.assign([ClientPartition(*self._partition, self._next)])
+        self._next, self._refused, self._asked_s = offset, None, time.monotonic()
+        self._consumer.assign([ClientPartition(*self._partition, offset)])
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
         """Return the next records, or None if neither a record nor the end of the partition came in time.
@@ -77,10 +90,15 @@ class KafkaLogReader:
         Raises:
             OffsetGoneError: The offset is larger than the end of the partition.
             TopicError: The broker refuses.
+            UnknownOutcomeError: The broker refused the offset, and none says in time where the partition begins.
         """
+        if self._refused is not None and not self._skips_deleted(*self._refused, timeout_s):
+            return None
         messages = drain(self._consumer, max_records, timeout_s)
         if not messages:
+            self._check_visible()
             return None
+        self._is_visible = True
         end = -1
         for message in messages:
             error = message.error()
@@ -88,7 +106,9 @@ class KafkaLogReader:
                 continue
             if error.code() == PARTITION_EOF:
                 end = message.offset() or 0
-            elif not self._skipped_deleted(error):
+            elif error.code() == AUTO_OFFSET_RESET:
+                self._refused = error, start_call(partial(query_watermarks, self._admin, self._partition))
+            else:
                 raise_read_error(self._partition, error, self._next, self._group_id, is_member=False)
         messages = [message for message in messages if message.error() is None]
         if not messages and end < 0:
@@ -96,14 +116,34 @@ class KafkaLogReader:
         records = columns(messages) if messages else NO_RECORDS
         after_records = int(records.offsets[-1]) + 1 if messages else self._next
         self._next = max(after_records, end)
-        return Fetched(self._partition, records, at_end=end >= after_records)
+        return Fetched(self._partition, records, at_end=end >= after_records, position=self._next)
 
-    def _skipped_deleted(self, error: KafkaError) -> bool:
-        """Continue at the first offset if retention has deleted ours; say whether that was the case."""
-        if error.code() != AUTO_OFFSET_RESET or self._next >= query_watermarks(self._admin, self._partition).low:
+    def _skips_deleted(self, error: KafkaError, answer: Future[Watermarks], timeout_s: float) -> bool:
+        """Continue at the first offset if retention has deleted ours; return False if no broker has answered yet."""
+        try:
+            low = answer.result(timeout_s).low
+        except TimeoutError:
             return False
-        self.seek(self._next)
+        if self._next >= low:
+            raise_read_error(self._partition, error, self._next, self._group_id, is_member=False)
+        self.seek(low)
         return True
+
+    def _check_visible(self) -> None:
+        """Find out why nothing comes: the client is silent about a topic that the broker hides from us.
+
+        Raises:
+            TopicError: The broker refuses.
+        """
+        if self._is_visible or time.monotonic() < self._asked_s + SILENT_S:
+            return
+        if self._asked is None:
+            self._asked = start_call(partial(query_watermarks, self._admin, self._partition))
+        elif self._asked.done():
+            asked, self._asked, self._asked_s = self._asked, None, time.monotonic()
+            with suppress(UnknownOutcomeError):  # an outage
+                asked.result()
+                self._is_visible = True
 
     def close(self) -> None:
         """Release the client."""
@@ -128,7 +168,7 @@ class KafkaLogFollower:
         group_id: str = READER_GROUP,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
-        self._outages = Outages()
+        self._outages = Outages(bootstrap_servers, (settings or {}).get("ssl.ca.location"))
         # if a topic was truncated or created again, its present records are read
         own = {"group.id": group_id, "auto.offset.reset": "earliest"}
         layers = (CONSUMER_TUNING, FOLLOWER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
@@ -163,7 +203,7 @@ class KafkaLogFollower:
         end = ends.pop(partition, -1)
         after_records = int(records.offsets[-1]) + 1 if chosen else end
         self._next[partition] = max(after_records, end)
-        return Fetched(partition, records, at_end=end >= after_records)
+        return Fetched(partition, records, at_end=end >= after_records, position=self._next[partition])
 
     def _handle_errors(self, messages: Sequence[Message]) -> dict[TopicPartition, int]:
         """Return the newest end of each partition, and note the partitions that cannot be read."""
@@ -194,7 +234,8 @@ class KafkaLogFollower:
     def problems(self) -> Sequence[str]:
         """Return a line for each problem; see `following.LogFollower.problems`."""
         if self._outages.is_confirmed:
-            return (f"no Kafka broker has answered at {self._bootstrap_servers} for {self._outages.down_s():.0f} s",)
+            seconds, because = self._outages.down_s(), self._outages.because
+            return (f"no Kafka broker has answered at {self._bootstrap_servers} for {seconds:.0f} s{because}",)
         return tuple(dict.fromkeys(self._refusals.values()))
 
     def close(self) -> None:

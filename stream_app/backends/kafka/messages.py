@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from stream_app import events
@@ -54,16 +54,15 @@ def by_partition(messages: list[Message]) -> dict[TopicPartition, list[Message]]
 
 
 def columns(messages: Sequence[Message]) -> RawRecords:
-    """Return the records of one partition in columns, each of which is read in one pass in C.
-
-    A timestamp that the broker set (LogAppendTime) becomes -1.
-    """
+    """Return the records of one partition in columns, each of which is read in one pass in C."""
     count = len(messages)
     stamps = np.fromiter(itertools.chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * count)
     kinds, times = stamps[0::2], stamps[1::2]
     return RawRecords.of(
         offsets=np.fromiter(map(Message.offset, messages), np.int64, count),
-        timestamps=np.where(kinds == TIMESTAMP_CREATE_TIME, times, -1),
+        timestamps=np.select(
+            [kinds == TIMESTAMP_CREATE_TIME, kinds == TIMESTAMP_LOG_APPEND_TIME], [np.maximum(times, -1), -times], -1
+        ),
         keys=list(map(Message.key, messages)),
         values=list(map(Message.value, messages)),
         headers=_headers_by_row(messages),

@@ -8,13 +8,22 @@ from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported, but not marked so
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from stream_app.backends.base import Ends, TopicPartition, Watermarks
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.errors import NO_LEADER_CODES, TIMED_OUT, failed_request, kafka_error
 from stream_app.backends.kafka.messages import client_partitions
+from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.errors import UnknownOutcomeError
+
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""A topic id of zeros (KIP-516): the broker has no id for the topic."""
 
 
 def answer(future: Future[Any], timeout_s: float) -> Any:  # noqa: ANN401  (each request has its own type of answer)
@@ -47,7 +56,7 @@ def query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermark
         TopicError: The broker refuses.
         UnknownOutcomeError: No broker answered in time.
     """
-    what = f"{partition.topic}[{partition.partition}]: first and last offset"
+    what = "first and last offset"
     kinds = [(spec, IsolationLevel.READ_UNCOMMITTED) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]  # type: ignore[no-untyped-call]
     [low], [high] = _query_offsets(admin, [ClientPartition(*partition)], kinds, what)
     return Watermarks(low, high)
@@ -62,7 +71,8 @@ def query_ends(admin: AdminClient, partitions: Sequence[TopicPartition]) -> dict
     """
     last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     kinds = [(last, IsolationLevel.READ_COMMITTED), (last, IsolationLevel.READ_UNCOMMITTED)]
-    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, "open transactions")
+    names = ", ".join(dict.fromkeys(partition.topic for partition in partitions))
+    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, f"open transactions in {names}")
     return dict(zip(partitions, map(Ends, stable, high), strict=True))
 
 
@@ -99,6 +109,44 @@ def query_newest_timestamp(admin: AdminClient, partitions: Sequence[TopicPartiti
     return max((timestamp for timestamp in found if timestamp >= 0), default=None)
 
 
+def topic_id_text(found: object) -> str:
+    """Return a topic id as Kafka's tools print it, in URL-safe base64; empty for brokers before KIP-516."""
+    text = str(found)
+    return "" if text == NO_TOPIC_ID else text.replace("+", "-").replace("/", "_")
+
+
+def query_kept(admin: AdminClient, partitions: Sequence[TopicPartition]) -> KeptRecords:
+    """Ask for the retention of the topics and for the first offset of each partition.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    names = list(dict.fromkeys(partition.topic for partition in partitions))
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    futures = admin.describe_configs(resources, request_timeout=timeouts.REQUEST_S)
+    first = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    level = IsolationLevel.READ_UNCOMMITTED
+    [starts] = _query_offsets(admin, client_partitions(partitions), [(first, level)], "first offset")
+    try:
+        found = {resource.name: answer(future, timeouts.REQUEST_S) for resource, future in futures.items()}
+    except KafkaException as problem:
+        raise failed_request(problem, "what is kept", f"topics {', '.join(names)}", "DescribeConfigs") from None
+    values = {
+        name: {key: entry.value for key, entry in entries.items() if entry.value is not None}
+        for name, entries in found.items()
+    }
+    retentions = {name: Retention.of(known) for name, known in values.items()}
+    return KeptRecords(retentions, dict(zip(partitions, starts, strict=True)))
+
+
+def _without_offset(places: Sequence[ClientPartition], found: Sequence[Sequence[int]]) -> str:
+    """Return the first partition for which a leader has not answered with an offset."""
+    lowest = [min(offsets) for offsets in zip(*found, strict=True)]
+    place = places[lowest.index(min(lowest))]
+    return f"{place.topic}[{place.partition}]"
+
+
 def _query_offsets(
     admin: AdminClient,
     places: Sequence[ClientPartition],
@@ -122,16 +170,21 @@ def _query_offsets(
             admin.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=attempt_s)
             for spec, level in kinds
         ]
+        found: list[list[int]] = [[] for _ in kinds]
+        place = places[0]
         try:
-            found = [[answer(futures[place], attempt_s).offset for place in places] for futures in asked]
+            for offsets, futures in zip(found, asked, strict=True):
+                for place in places:
+                    offsets.append(answer(futures[place], attempt_s).offset)
         except KafkaException as problem:
             if kafka_error(problem).code() not in NO_LEADER_CODES or time.monotonic() > deadline:
-                raise failed_request(problem, what, f"topic {places[0].topic}", "Describe") from None
+                where = f"{place.topic}[{place.partition}]: {what}"
+                raise failed_request(problem, where, f"topic {place.topic}", "Describe") from None
         else:
             if min(map(min, found[-1:] if may_be_absent else found)) >= 0:
                 return found
             if time.monotonic() > deadline:  # an answer without an offset: the leader that the client knew has gone
-                raise UnknownOutcomeError(f"{what}: the partition has no leader")
+                raise UnknownOutcomeError(f"{_without_offset(places, found)}: {what}: the partition has no leader")
         time.sleep(10 * timeouts.RETRY_PAUSE_S)
         for topic in dict.fromkeys(place.topic for place in places):
             with contextlib.suppress(KafkaException):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -12,12 +13,19 @@ from stream_app.backends.kafka.errors import error_text, refusal_text
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.settings import PRODUCER_GUARANTEES, SENDER_TUNING, client_settings, create_client
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.retention import refused_time_text
 from stream_app.errors import DeliveryError
 from stream_app.records import Header
 
+_TIME_CODES = frozenset({KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
+"""Codes of a batch with a record whose timestamp is refused: the broker gives all its records the same code."""
+
+DEFAULT_AFTER_MAX_MS = 3_600_000
+"""A refused record that is nearer to the present was refused for another reason, or because of another record."""
+
 
 class KafkaSender:
-    """`base.Sender` as an idempotent producer.
+    """Sends records to Kafka as an idempotent producer (the port `base.Sender`).
 
     Args:
         bootstrap_servers: Addresses of brokers, separated by commas.
@@ -34,13 +42,19 @@ class KafkaSender:
         self._sent = 0
         self._failed = 0
         self._first_failure = ""
+        self._refused = (0, 0, "")  # distance from now, event time and place of the record that is farthest from now
         self._written: dict[tuple[str | None, int | None], list[int]] = {}
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, timestamp_ms: int, error: KafkaError | None, message: Message) -> None:
+        """Take the result of one record; a message that failed does not have its timestamp any more."""
         if error is not None:
             self._failed += 1
             place = f"{message.topic()}[{message.partition()}]"
             self._first_failure = self._first_failure or refusal_text(error, place, f"topic {message.topic()}")
+            if error.code() in _TIME_CODES:
+                self._refused = max(
+                    self._refused, (abs(time.time_ns() // 1_000_000 - timestamp_ms), timestamp_ms, place)
+                )
             return
         offset = message.offset() or 0
         place_key = (message.topic(), message.partition())
@@ -69,15 +83,16 @@ class KafkaSender:
         if partition is None and key is not None and self._partitions is not None:
             partition = partition_of(key, self._partitions)
         number = -1 if partition is None else partition
+        on_delivery = partial(self._on_delivery, timestamp_ms)
         deadline = 0.0
         while True:
             try:
                 if headers:
                     self._producer.produce(
-                        topic, value, key, number, self._on_delivery, timestamp=timestamp_ms, headers=list(headers)
+                        topic, value, key, number, on_delivery, timestamp=timestamp_ms, headers=list(headers)
                     )
                 else:
-                    self._producer.produce(topic, value, key, number, self._on_delivery, None, timestamp_ms)
+                    self._producer.produce(topic, value, key, number, on_delivery, None, timestamp_ms)
             except BufferError:
                 deadline = deadline or time.monotonic() + timeouts.QUEUE_ROOM_S
                 if time.monotonic() > deadline:
@@ -92,7 +107,10 @@ class KafkaSender:
             self._producer.poll(0)
 
     def _raise_failed(self) -> NoReturn:
-        raise DeliveryError(f"{self._failed} of {self._sent} records were not delivered; first: {self._first_failure}")
+        distance_ms, time_ms, place = self._refused
+        is_time = distance_ms > DEFAULT_AFTER_MAX_MS
+        text = refused_time_text(place, time_ms) if is_time else f"first: {self._first_failure}"
+        raise DeliveryError(f"{self._failed} of {self._sent} records were not delivered; {text}")
 
     def flush(self, timeout_s: float) -> Mapping[TopicPartition, Watermarks]:
         """Wait until all records are delivered; return the offsets that this sender has written so far.

@@ -18,14 +18,16 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_app import events
 from stream_app.backends.base import CLIENT_NAME, MAX_BATCH_BYTES
-from stream_app.backends.kafka.errors import ALL_BROKERS_DOWN, REFUSED_CODES, error_text
+from stream_app.backends.kafka.errors import ALL_BROKERS_DOWN, error_text
 from stream_app.backends.kafka.librdkafka.client import Callbacks
 from stream_app.backends.kafka.outages import Outages
 from stream_app.errors import ConfigurationError
 
 LOGGER = logging.getLogger("areba.kafka")
+
+OTHER_CLUSTER = "CLUSTERID"
+"""The facility of the line in which librdkafka says that a broker belongs to another cluster than the client knows."""
 
 READER_GROUP = "areba/log-reader"
 """The group id of readers that belong to no application. They join no group, but a client asks for the coordinator of
@@ -62,6 +64,9 @@ TRANSACTION_TUNING: Mapping[str, object] = MappingProxyType(
         "retry.backoff.ms": 1,  # the coordinator asks for one retry; with the default, a small transaction takes 100 ms
         "retry.backoff.max.ms": 100,
         "reconnect.backoff.max.ms": 1_000,
+        # Once all connections are lost, "rebootstrap" gives up the object of each broker, and the cache of coordinators
+        # keeps this object, which never connects again: `send_offsets` would wait for it until the transaction ends.
+        "metadata.recovery.strategy": "none",
         "linger.ms": 5,  # a commit flushes at once in any case
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 262_144,
@@ -90,16 +95,23 @@ SENDER_TUNING: Mapping[str, object] = MappingProxyType(
     }
 )
 
+CLIENT_PROBLEM = "kafka settings: "
+"""The beginning of an error about a setting of a client."""
+
 Client = TypeVar("Client")
 """A client of confluent-kafka, or ours."""
+
+RETRIED = ": retrying"
+"""The end of a line about a request that the client sends again."""
 
 _ADMIN_PREFIXES = ("security.", "ssl.", "sasl.", "socket.", "broker.", "client.", "enable.ssl")
 
 
 class _ClientLogger:
-    """Passes librdkafka's log lines on; lines about broken connections get level DEBUG, since `Outages` reports them.
+    """Passes librdkafka's log lines on; lines that need no attention get level DEBUG.
 
-    During an outage the client writes such lines every second.
+    `Outages` reports broken connections, of which the client writes a line every second. Retries of the client are
+    ordinary: each start of a worker whose former transaction is just being ended has a few.
     """
 
     def __init__(self, outages: Outages) -> None:
@@ -111,8 +123,10 @@ class _ClientLogger:
 
     def line(self, level: int, facility: str, text: str) -> None:
         """Pass a line on."""
-        is_about_connection = facility in {"FAIL", "ERROR"} or self._outages.is_suspected
-        LOGGER.log(logging.DEBUG if is_about_connection else level, "%s: %s", facility, text)
+        is_effect = self._outages.is_suspected and facility != OTHER_CLUSTER
+        is_about_connection = is_effect or facility in {"FAIL", "ERROR"}
+        is_quiet = is_about_connection or text.endswith(RETRIED)
+        LOGGER.log(logging.DEBUG if is_quiet else level, "%s: %s", facility, text)
 
 
 def _error_callback(outages: Outages) -> Callable[[KafkaError], None]:
@@ -121,10 +135,8 @@ def _error_callback(outages: Outages) -> Callable[[KafkaError], None]:
     def on_error(error: KafkaError) -> None:
         if error.code() == ALL_BROKERS_DOWN:
             outages.suspect(error.str())
-        elif error.code() in REFUSED_CODES:
-            events.log(events.REQUEST_REFUSED, LOGGER, problem=error.str())
         else:
-            LOGGER.debug("Kafka client: %s", error.str())
+            outages.note(error)
 
     return on_error
 
@@ -168,4 +180,4 @@ def create_client(make: Callable[[dict[str, Any]], Client], settings: dict[str, 
     try:
         return make(settings)
     except (KafkaException, ValueError, TypeError) as problem:
-        raise ConfigurationError(f"kafka settings: {error_text(problem)}") from None
+        raise ConfigurationError(f"{CLIENT_PROBLEM}{error_text(problem)}") from None

@@ -1,26 +1,25 @@
 """Inputs, read as a member of a consumer group."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from stream_app.backends.base import Committed, Fetched, TopicPartition, Watermarks, given_partitions
+from stream_app.backends.base import Fetched, TopicPartition, given_partitions
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.errors import (
     AUTO_OFFSET_RESET,
-    REFUSED_CODES,
+    NO_COORDINATOR_CODES,
     WRONG_STATE,
-    error_text,
-    failed_request,
     kafka_error,
 )
 from stream_app.backends.kafka.librdkafka.consumer import ColumnConsumer
 from stream_app.backends.kafka.librdkafka.messages import Fetch, FetchError
 from stream_app.backends.kafka.messages import raise_read_error
 from stream_app.backends.kafka.outages import Outages
-from stream_app.backends.kafka.requests import query_watermarks, reaches_broker
+from stream_app.backends.kafka.requests import reaches_broker
 from stream_app.backends.kafka.settings import (
     CONSUMER_GUARANTEES,
     CONSUMER_TUNING,
@@ -30,10 +29,14 @@ from stream_app.backends.kafka.settings import (
     create_client,
     merged_settings,
 )
-from stream_app.errors import FencedError, OffsetGoneError, OutageError, UnstableOffsetsError
+from stream_app.errors import FencedError, OffsetGoneError, OutageError
 
 SEEK_ATTEMPTS = 20
 """A partition accepts a seek once its fetcher has started, some milliseconds after the partition was assigned."""
+
+NO_PARTITION = 2**31 - 1
+"""A partition of which no transaction has ever sent an offset. The client waits for the end of a transaction that holds
+the offset it asks for, and a transaction that an outage has left hanging ends only when the worker works again."""
 
 
 class KafkaSource:
@@ -59,19 +62,22 @@ class KafkaSource:
         self._outages = outages or Outages()
         self._group_id = group_id
         layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": group_id})
-        self._consumer = create_client(
-            lambda merged: ColumnConsumer(merged, callbacks(self._outages)),
-            merged_settings(bootstrap_servers, *layers),
+        merged = merged_settings(bootstrap_servers, *layers)
+        self._create_consumer: Callable[[], ColumnConsumer] = lambda: create_client(
+            lambda chosen: ColumnConsumer(chosen, callbacks(self._outages)), merged
         )
+        self._consumer = self._create_consumer()
         for_admin = client_settings(bootstrap_servers, self._outages, admin_settings(settings or {}))
         self._create_admin: Callable[[], AdminClient] = lambda: create_client(AdminClient, for_admin)
-        self._admin: AdminClient | None = None
+        self._topics: Sequence[str] = ()
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._next: dict[TopicPartition, int] = {}  # of each partition that is read: where the next `poll` continues
         self._paused: set[TopicPartition] = set()
         self._was_rebalanced = False  # since the last `poll` returned
         self._is_assigning = False
         self._probed_s = self._compared_s = 0.0
+        self._rejoined_s = -timeouts.REJOIN_INTERVAL_S
+        self._join: Callable[[], None] = lambda: None
 
     def subscribe(
         self,
@@ -98,7 +104,9 @@ class KafkaSource:
                 self._start_assignment(())
                 self._consumer.unassign()
 
-        self._consumer.subscribe(topics, assigned, revoked)
+        self._topics = topics
+        self._join = lambda: self._consumer.subscribe(topics, assigned, revoked)
+        self._join()
 
     def _start_assignment(self, assigned: Iterable[TopicPartition]) -> None:
         self._assigned = frozenset(assigned)
@@ -175,8 +183,12 @@ class KafkaSource:
         """Return at most `max_records` records; see `base.Source.poll`."""
         try:
             fetched, errors = self._consumer.consume(max_records, timeout_s)
+            fatal = self._consumer.fatal_error()
         except KafkaException as problem:
-            raise FencedError(f"consumer: {error_text(problem)}") from None
+            fatal = self._consumer.fatal_error() or kafka_error(problem)
+        if fatal is not None:
+            self._join_again(fatal)
+            return ()
         if self._outages.is_suspected or self._outages.since_answer_s() > timeouts.SILENCE_S:
             self._probe()
         if self._was_rebalanced:  # the batch may mix messages from before and after the rebalance: read it again
@@ -191,11 +203,30 @@ class KafkaSource:
             raise
         return [self._advance(one) for one in fetched if one.partition in self._next]  # others: before `stop_reading`
 
+    def _join_again(self, problem: KafkaError) -> None:
+        """Join the group with a new client, since the former one has ended with a fatal error.
+
+        A broker refuses a member whose instance has a newer member. librdkafka 2.16 also causes this itself: once its
+        session has timed out, it may send one more heartbeat, without its member id. A rival of the same name, which
+        fences our transactions, too, causes it again at once.
+
+        Raises:
+            FencedError: This happened before within `timeouts.REJOIN_INTERVAL_S`, or the error is another one.
+        """
+        now_s = time.monotonic()
+        if problem.code() != KafkaError.FENCED_INSTANCE_ID or now_s < self._rejoined_s + timeouts.REJOIN_INTERVAL_S:
+            raise FencedError(f"consumer: {problem.str()} ({problem.name()})")
+        self._rejoined_s = now_s
+        with contextlib.suppress(KafkaException):  # the same error once more
+            self._consumer.close()
+        self._consumer = self._create_consumer()
+        self._join()
+
     def _advance(self, fetch: Fetch) -> Fetched:
         """Note how far a partition was read."""
         after_records = int(fetch.records.offsets[-1]) + 1 if len(fetch.records) else fetch.end
-        self._next[fetch.partition] = max(after_records, fetch.end)
-        return Fetched(fetch.partition, fetch.records, at_end=fetch.end >= after_records)
+        position = self._next[fetch.partition] = max(after_records, fetch.end)
+        return Fetched(fetch.partition, fetch.records, at_end=fetch.end >= after_records, position=position)
 
     def _raise_read_errors(self, errors: Sequence[FetchError]) -> None:
         """Raise or log each error, except that an offset is gone where nobody reads any more."""
@@ -209,6 +240,8 @@ class KafkaSource:
     def _probe(self) -> None:
         """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`.
 
+        An outage lasts until the group's coordinator answers, too: a transaction cannot send its offsets before that.
+
         Raises:
             OutageError: A new client reaches a broker, and the client of this member does not find it again.
         """
@@ -221,42 +254,33 @@ class KafkaSource:
             self._compared_s = now_s
             is_lost = reaches_broker(self._create_admin())
         if self._consumer.reaches_broker(timeouts.PROBE_S):
-            self._outages.end()
+            if not self._outages.is_suspected or not self._topics or self._finds_own_group():
+                self._outages.end()
             return
         self._outages.confirm()
         if is_lost:
             raise OutageError("this worker's Kafka client cannot reconnect to a broker that a new client reaches")
 
-    def committed(
-        self, partitions: Sequence[TopicPartition], timeout_s: float = timeouts.STABLE_OFFSETS_S
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return the group's committed offsets once no open transaction holds any of them.
+    def _finds_own_group(self) -> bool:
+        place = min(self._assigned, default=TopicPartition(self._topics[0], 0))
+        return self.finds_group(place, timeouts.PROBE_S)
 
-        Raises:
-            TopicError: The broker refuses.
-            UnstableOffsetsError: An open transaction held an offset, or no broker answered, for this time.
-        """
+    def finds_group(self, partition: TopicPartition, timeout_s: float) -> bool:
+        """Wait until the coordinator of the group answers; see `base.Source.finds_group`."""
         deadline = time.monotonic() + timeout_s
+        never_committed = partition._replace(partition=NO_PARTITION)
         while True:
             try:
-                return self._consumer.committed(partitions, timeout_s)
+                self._consumer.committed([never_committed], timeouts.COORDINATOR_ATTEMPT_S)
             except KafkaException as problem:
-                if kafka_error(problem).code() in REFUSED_CODES:
-                    raise failed_request(problem, "committed offsets", f"group {self._group_id}") from None
-                if time.monotonic() > deadline:
-                    raise UnstableOffsetsError(f"committed offsets: {error_text(problem)}") from None
-                time.sleep(timeouts.RETRY_PAUSE_S)
-
-    def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Ask the broker for the first offset and the end of a partition's log; open transactions are included.
-
-        Raises:
-            TopicError: The broker refuses.
-            UnknownOutcomeError: No broker answered in time.
-        """
-        if self._admin is None:
-            self._admin = self._create_admin()
-        return query_watermarks(self._admin, partition)
+                code = kafka_error(problem).code()  # below 0: of the client itself
+                if code >= 0 and code not in NO_COORDINATOR_CODES:
+                    return True  # the coordinator has answered, although not with an offset
+            else:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(10 * timeouts.RETRY_PAUSE_S)
 
     def known_end(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition as the last fetch saw it, without a request; None: there was no fetch yet."""
@@ -270,4 +294,3 @@ class KafkaSource:
     def close(self) -> None:
         """Leave the group; `on_revoke` is called first."""
         self._consumer.close()
-        self._admin = None

@@ -11,7 +11,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_app import events
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.blocking_calls import BlockingCallThread
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -70,7 +70,7 @@ class KafkaTransaction:
     A client that fails, or does not return in time, is replaced by a new one. Where the old client would wait for its
     timeouts, or forever, `init_transactions` of the new client settles the transaction (KIP-98: the coordinator aborts
     it, or completes the commit that it had begun) and fences everything that the old client still has in flight. The
-    group's committed offsets say whether the transaction was committed.
+    logs say whether the transaction was committed.
     """
 
     def __init__(
@@ -111,6 +111,7 @@ class KafkaTransaction:
         self._is_closed = False
         self._written: list[_Written] = []  # by this transaction; the client has the addresses of the arrays
         self._begun_s = 0.0
+        self._late: KafkaException | None = None  # a fatal error that came while no transaction was open
         self._fenced_text = ""  # not empty once a newer producer has our id; nothing reverses that
 
     def initialise(self) -> None:
@@ -125,11 +126,21 @@ class KafkaTransaction:
         self.initialise()
         self._begun_s = time.monotonic()
         try:
-            self._producer.poll(0)  # may raise a fatal error, see `_call`
+            self.serve()
+            late, self._late = self._late, None
+            if late is not None:
+                raise late
             self._producer.begin_transaction()
         except KafkaException as problem:
             self._raise_for("begin", kafka_error(problem))
         self._is_open = True
+
+    def serve(self) -> None:
+        """Hand over what the client reports; a fatal error is kept for the next transaction, see `_call`."""
+        try:
+            self._producer.poll(0)
+        except KafkaException as fatal:
+            self._late = fatal
 
     def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
         """Queue the records; see `base.Transaction.produce`. `offsets` is filled until `commit` returns."""
@@ -163,10 +174,10 @@ class KafkaTransaction:
         if self._producer.flush(timeout_s):
             raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "records are in flight", retriable=True))
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: object) -> None:
         """Make the group's offsets part of the transaction. Raises as `commit` does."""
         if not isinstance(group, bytes):
-            raise TypeError("group metadata must come from KafkaSource.group_metadata")
+            raise TypeError("group metadata must come from a KafkaSource or a KafkaCluster")
         self._call(
             "send offsets",
             lambda timeout_s: self._run_in_thread(
@@ -222,19 +233,26 @@ class KafkaTransaction:
         return released
 
     def _run_in_thread(self, call: Callable[[], None], timeout_s: float) -> None:
-        """Make a call that ignores its timeout, and stop waiting for it after the timeout.
+        """Make a call that ignores its timeout, and stop waiting for it after the timeout, or once the call is lost.
+
+        A call is lost where the coordinator of the group was away when the client asked for it: the client asks three
+        times within 5 ms (`retry.backoff.ms`), and again only when a connection breaks (`coord_req_handle_...` in
+        rdkafka_coord.c). Another client then reaches the brokers, while this call waits.
 
         Raises:
             KafkaException: What the call raised, or (code `_TIMED_OUT`) the call did not return in time.
         """
         future = self._thread.start(call)
-        deadline = time.monotonic() + max(timeout_s, self._timeout_s)
+        begun_s = answered_s = time.monotonic()
         while True:
             try:
                 future.result(timeout=timeouts.PROBE_INTERVAL_S)
             except TimeoutError:
                 self._producer.poll(0)  # the client delivers pending errors now
-                if time.monotonic() > deadline:
+                now_s = time.monotonic()
+                if now_s - begun_s < timeouts.LOST_CALL_S or not self._reaches_broker():
+                    answered_s = now_s
+                if now_s - answered_s > timeouts.LOST_CALL_S or now_s - begun_s > max(timeout_s, self._timeout_s):
                     raise KafkaException(KafkaError(TIMED_OUT, "the client does not return")) from None
             else:
                 return
@@ -299,12 +317,16 @@ class KafkaTransaction:
             raise UnknownOutcomeError(
                 f"{reason}; {len(self._blocked_threads)} Kafka clients that were replaced still block"
             )
-        self._producer, self._thread = self._create_producer(), BlockingCallThread()
+        self._producer, self._thread, self._late = self._create_producer(), BlockingCallThread(), None
         raise TransactionAbortedError(reason)
 
     def _check_for_outage(self, reason: str) -> None:
         """Report an outage if no broker answers."""
-        self._cluster = self._cluster or self._create_cluster()
-        if self._cluster.broker_count(timeouts.PROBE_INTERVAL_S) == 0:
+        if not self._reaches_broker():
             self._outages.suspect(reason)
             self._outages.confirm()
+
+    def _reaches_broker(self) -> bool:
+        """Say whether a broker answers another client."""
+        self._cluster = self._cluster or self._create_cluster()
+        return self._cluster.broker_count(timeouts.PROBE_INTERVAL_S) > 0

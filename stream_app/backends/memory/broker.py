@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from stream_app.backends.base import Clock, Committed, Ends, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.base import Clock, Ends, TopicInfo, TopicPartition, Watermarks
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.groups import GroupCoordinator, GroupMetadata
 from stream_app.backends.memory.log import (
@@ -19,7 +19,14 @@ from stream_app.backends.memory.log import (
     columns,
     readable_headers,
 )
-from stream_app.errors import FencedError, OffsetGoneError, RecordTooLargeError, TopicError, UnstableOffsetsError
+from stream_app.backends.retention import TIMES_BEFORE, refused_time_text, retention_of
+from stream_app.errors import (
+    FencedError,
+    OffsetGoneError,
+    RecordTooLargeError,
+    TopicError,
+    TransactionAbortedError,
+)
 from stream_app.record_columns import RawRecords
 from stream_app.records import Header
 from stream_app.serialization.left_out import Fields, batch_bytes
@@ -29,9 +36,6 @@ TRANSACTION_TIMEOUT_S = 10.0
 
 MAX_POLL_INTERVAL_S = 300.0
 """Kafka's default of `max.poll.interval.ms`: a member that does not poll for this long is removed from its group."""
-
-STABLE_OFFSETS_TIMEOUT_S = 30.0
-"""The longest wait for committed offsets that an open transaction holds: three times its longest duration."""
 
 _TOPIC_DEFAULTS: Mapping[str, str] = {
     "cleanup.policy": "delete",
@@ -169,6 +173,14 @@ class EmbeddedBroker:
         with self.changed:
             self._log(partition).delete_before(offset)
 
+    def retain(self) -> None:
+        """Delete what `retention.ms` and `retention.bytes` do not keep, as Kafka does with segments of one record."""
+        with self.changed:
+            for place, log in self._logs.items():
+                topic = self._topics[place.topic]
+                if topic.settings["cleanup.policy"] == "delete":
+                    log.retain(self.clock.now_ms(), retention_of(topic), int(topic.settings["retention.bytes"]))
+
     def compact(self, partition: TopicPartition) -> None:
         """Keep the last committed record of each key, as the cleaner of a compacted topic does."""
         with self.changed:
@@ -186,7 +198,7 @@ class EmbeddedBroker:
         records: Iterable[tuple[bytes | None, bytes | None, int, Sequence[Header]]],
         transaction: LogTransaction | None = None,
     ) -> range:
-        """Write records, or none of them if one is too large; return their offsets.
+        """Write records, or none of them if one is too large or too old; return their offsets.
 
         Args:
             partition: Where to write.
@@ -195,6 +207,7 @@ class EmbeddedBroker:
 
         Raises:
             RecordTooLargeError: A record is larger than the topic's `max.message.bytes`.
+            TransactionAbortedError: A record is older than the topic's `message.timestamp.before.max.ms` accepts.
             TopicError: The topic or the partition does not exist.
         """
         with self.changed:
@@ -204,14 +217,13 @@ class EmbeddedBroker:
             keeps_timestamps = settings["message.timestamp.type"] == "CreateTime"
             first = log.high
             rows = list(records)
-            for key, value, _, headers in rows:
-                size = batch_bytes(Fields(key, value, readable_headers(headers)))
-                if size > largest:
-                    raise RecordTooLargeError(
-                        f"{partition.topic}[{partition.partition}]: {size} bytes, at most {largest} fit"
-                    )
+            oldest_ms = self.clock.now_ms() - int(settings[TIMES_BEFORE]) if keeps_timestamps else -1
             for key, value, timestamp, headers in rows:
-                time_ms = timestamp if keeps_timestamps else -1
+                _check_time(partition, timestamp, oldest_ms)
+                size = batch_bytes(Fields(key, value, readable_headers(headers)))
+                _check_size(partition, size, largest)
+            for key, value, timestamp, headers in rows:
+                time_ms = timestamp if keeps_timestamps else -self.clock.now_ms()
                 log.append(LogEntry(log.high, time_ms, key, value, tuple(headers), transaction))
             if transaction is not None and log.high > first and partition not in transaction.partitions:
                 transaction.partitions[partition] = first
@@ -304,7 +316,7 @@ class EmbeddedBroker:
                     self.initialise(transactional_id)
 
     def add_offsets(
-        self, transaction: LogTransaction, offsets: Mapping[TopicPartition, Committed], metadata: GroupMetadata
+        self, transaction: LogTransaction, offsets: Mapping[TopicPartition, int], metadata: GroupMetadata
     ) -> str | None:
         """Add a group's offsets to a transaction; return the reason if they are refused, else None."""
         with self.changed:
@@ -313,27 +325,18 @@ class EmbeddedBroker:
                 transaction.offsets.setdefault(metadata.group_id, {}).update(offsets)
             return problem
 
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition], timeout_s: float = STABLE_OFFSETS_TIMEOUT_S
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return a group's committed offsets once no open transaction holds any of them.
-
-        Raises:
-            UnstableOffsetsError: An open transaction held an offset for this time.
-        """
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return a group's committed offsets, without those of open transactions."""
         with self.changed:
-            deadline_s = self.clock.monotonic_s() + timeout_s
-            while self._held(group_id, partitions):
-                if self.clock.monotonic_s() > deadline_s:
-                    raise UnstableOffsetsError(f"{group_id}: offsets are held by an open transaction")
-                self.wait(0.1)
-                self.expire()
             offsets = self.groups.group(group_id).offsets
             return {partition: offsets.get(partition) for partition in partitions}
 
-    def _held(self, group_id: str, partitions: Sequence[TopicPartition]) -> bool:
-        return any(
-            partition in transaction.offsets.get(group_id, {})
-            for transaction in self._open.values()
-            for partition in partitions
-        )
+
+def _check_size(partition: TopicPartition, size: int, largest: int) -> None:
+    if size > largest:
+        raise RecordTooLargeError(f"{partition.topic}[{partition.partition}]: {size} bytes, at most {largest} fit")
+
+
+def _check_time(partition: TopicPartition, timestamp_ms: int, oldest_ms: int) -> None:
+    if timestamp_ms < oldest_ms:
+        raise TransactionAbortedError(refused_time_text(f"{partition.topic}[{partition.partition}]", timestamp_ms))

@@ -1,11 +1,23 @@
 """Administration of an in-process broker."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Self
 
-from stream_app.backends.base import Committed, Ends, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.base import (
+    NO_MEMBER,
+    Answer,
+    Ends,
+    LogReader,
+    TopicInfo,
+    TopicPartition,
+    Watermarks,
+)
 from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.groups import GroupMetadata
 from stream_app.backends.memory.log_reader import EmbeddedLogFollower, EmbeddedLogReader
+from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.errors import TopicError
+from stream_app.record_columns import log_time_ms
 
 
 class EmbeddedCluster:
@@ -13,6 +25,11 @@ class EmbeddedCluster:
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
+
+    def ask(self, question: Callable[[Self], Answer]) -> Callable[[], Answer | None]:
+        """Ask a question; the answer is there at once."""
+        answer = question(self)
+        return lambda: answer
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Return the named topics that exist."""
@@ -51,7 +68,7 @@ class EmbeddedCluster:
         low, high = self._broker.watermarks(partition)
         records, _, _ = self._broker.read(partition, low, high - low, committed=False)
         rows = zip(records.offsets.tolist(), records.timestamps.tolist(), strict=True)
-        return next((offset for offset, timestamp in rows if timestamp >= time_ms), high)
+        return next((offset for offset, timestamp in rows if log_time_ms(timestamp) >= time_ms), high)
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Return the first offset and the end of a partition's log."""
@@ -61,27 +78,23 @@ class EmbeddedCluster:
         """Return the last stable offset and the end of each partition's log."""
         return {partition: self._broker.ends(partition) for partition in partitions}
 
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return a group's stable committed offsets.
+    def kept(self, partitions: Sequence[TopicPartition]) -> KeptRecords:
+        """Return what is kept of these partitions."""
+        topics = dict.fromkeys(partition.topic for partition in partitions)
+        retentions = {name: Retention.of(self._broker.topic(name).settings) for name in topics}
+        return KeptRecords(retentions, {one: self._broker.watermarks(one).low for one in partitions})
 
-        Raises:
-            UnstableOffsetsError: An open transaction held an offset for `STABLE_OFFSETS_TIMEOUT_S`.
-        """
+    def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return a group's committed offsets."""
         return self._broker.committed(group_id, partitions)
 
     def members(self, group_id: str) -> Sequence[str]:
         """Return the `client.id` of each member that the group has now."""
         return self._broker.groups.members(group_id)
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group without members.
-
-        Raises:
-            StateError: The group has members.
-        """
-        self._broker.groups.commit_offsets(group_id, offsets)
+    def empty_group(self, group_id: str) -> object:
+        """Return the metadata of a group without members, for `EmbeddedTransaction.send_offsets`."""
+        return GroupMetadata(group_id, NO_MEMBER, -1)
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
         """Delete the records below this offset and return the new first offset."""

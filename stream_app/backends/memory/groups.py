@@ -5,11 +5,10 @@ its next `poll` and joins again. When the last member has joined, a new generati
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stream_app.backends.base import CLIENT_NAME, Committed, TopicPartition
-from stream_app.errors import ErrorCode, StateError
+from stream_app.backends.base import CLIENT_NAME, TopicPartition
 
 
 class GroupMetadata(NamedTuple):
@@ -59,7 +58,7 @@ class ConsumerGroup:
         self.rebalance = 0
         self.generation = 0
         self.completed = 0
-        self.offsets: dict[TopicPartition, Committed] = {}
+        self.offsets: dict[TopicPartition, int] = {}
 
 
 class GroupCoordinator:
@@ -167,6 +166,10 @@ class GroupCoordinator:
         """Say why offsets of this member and generation are refused; None if they are accepted."""
         with self._changed:
             group = self.group(metadata.group_id)
+            if metadata.generation < 0:
+                self._remove_silent(metadata.group_id)
+                if not group.members:
+                    return None
             if metadata.member:  # as in Kafka, a producer that was never a member is not fenced
                 if metadata.member not in group.members:
                     return f"{metadata.member} is no member of {metadata.group_id}"
@@ -179,20 +182,6 @@ class GroupCoordinator:
         with self._changed:
             self._remove_silent(group_id)
             return [member.client_id for member in self.group(group_id).members.values()]
-
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group without members.
-
-        Raises:
-            StateError: The group has members.
-        """
-        with self._changed:
-            group = self.group(group_id)
-            self._remove_silent(group_id)
-            if group.members:
-                raise StateError(f"{group_id}: workers are running; stop all of them first", ErrorCode.WORKERS_RUNNING)
-            group.offsets.update(offsets)
-            self._changed.notify_all()
 
     def topic_deleted(self, name: str) -> None:
         """Forget the offsets that groups have committed of this topic."""

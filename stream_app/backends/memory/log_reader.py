@@ -44,7 +44,7 @@ class EmbeddedLogReader:
                 )
                 if len(records) or (at_end and self._reported_end != self._next):
                     self._reported_end = self._next if at_end else -1
-                    return Fetched(self._partition, records, at_end=at_end)
+                    return Fetched(self._partition, records, at_end=at_end, position=self._next)
                 left_s = deadline_s - self._broker.clock.monotonic_s()
                 if left_s <= 0:
                     return None
@@ -111,7 +111,7 @@ class EmbeddedLogFollower:
             return None
         if at_end:
             self._reported_ends[partition] = following
-        return Fetched(partition, records, at_end=at_end)
+        return Fetched(partition, records, at_end=at_end, position=following)
 
     @property
     def problems(self) -> Sequence[str]:

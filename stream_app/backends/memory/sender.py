@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from stream_app.backends.base import TopicPartition, Watermarks
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.partitioner import partition_of
-from stream_app.errors import DeliveryError, RecordTooLargeError
+from stream_app.errors import DeliveryError, TransactionAbortedError
 from stream_app.records import Header
 
 
@@ -35,7 +35,7 @@ class EmbeddedSender:
         """Write one record at once.
 
         Raises:
-            DeliveryError: The record is too large for the topic.
+            DeliveryError: The record is too large or too old for the topic.
             TopicError: The topic does not exist.
         """
         partitions = self._broker.topic(topic).partitions
@@ -47,7 +47,7 @@ class EmbeddedSender:
         place = TopicPartition(topic, partition or 0)
         try:
             offsets = self._broker.append(place, [(key, value, timestamp_ms, headers)])
-        except RecordTooLargeError as error:
+        except TransactionAbortedError as error:
             raise DeliveryError(str(error)) from None
         first = self._written[place].low if place in self._written else offsets.start
         self._written[place] = Watermarks(first, offsets.stop)

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stream_app.backends.base import CLIENT_NAME, Committed, Fetched, TopicPartition, Watermarks, given_partitions
-from stream_app.backends.memory.broker import STABLE_OFFSETS_TIMEOUT_S, EmbeddedBroker
+from stream_app.backends.base import CLIENT_NAME, Fetched, TopicPartition, given_partitions
+from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.groups import GroupMetadata
 from stream_app.errors import OffsetGoneError
 
@@ -144,19 +144,13 @@ class EmbeddedSource:
             self._next[partition] = following
             if len(records) or is_new_end:
                 left -= max(1, len(records))
-                result.append(Fetched(partition, records, at_end=at_end))
+                result.append(Fetched(partition, records, at_end=at_end, position=following))
                 self._reported_ends[partition] = following if at_end else -1
         return result
 
-    def committed(
-        self, partitions: Sequence[TopicPartition], timeout_s: float = STABLE_OFFSETS_TIMEOUT_S
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """Return the group's stable committed offsets; see `base.Source.committed`."""
-        return self._broker.committed(self._group_id, partitions, timeout_s)
-
-    def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Return the first offset and the end of a partition's log."""
-        return self._broker.watermarks(partition)
+    def finds_group(self, partition: TopicPartition, timeout_s: float) -> bool:  # noqa: ARG002  (of the port)
+        """Return True: the group is in this process."""
+        return True
 
     def known_end(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition's log."""

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S, EmbeddedBroker
 from stream_app.backends.memory.groups import GroupMetadata
 from stream_app.backends.memory.log import LogTransaction, TransactionState
-from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
+from stream_app.errors import FencedError, TransactionAbortedError
 from stream_app.record_columns import OutputRecords
 
 
@@ -59,7 +59,7 @@ class EmbeddedTransaction:
         """Write the records; see `base.Transaction.produce`. `offsets` is filled at once.
 
         Raises:
-            RecordTooLargeError: A record does not fit; the transaction is aborted.
+            TransactionAbortedError: A record is too large or too old for its topic; the transaction is aborted.
         """
         with self._current() as transaction:
             headers = records.headers
@@ -67,16 +67,19 @@ class EmbeddedTransaction:
             named = ((key, value, timestamp, headers.get(row, ())) for row, (key, value, timestamp) in rows)
             try:
                 written = self._broker.append(partition, named, transaction)
-            except RecordTooLargeError:
+            except TransactionAbortedError:
                 self.abort()
                 raise
             if offsets is not None:
                 offsets.extend(written)
 
+    def serve(self) -> None:
+        """Do nothing: this client reports nothing."""
+
     def flush(self) -> None:
         """Do nothing: `produce` writes at once."""
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: object) -> None:
         """Make the group's offsets part of the transaction.
 
         Raises:
@@ -84,7 +87,7 @@ class EmbeddedTransaction:
             FencedError: A newer producer has our id.
         """
         if not isinstance(group, GroupMetadata):
-            raise TypeError("group metadata must come from EmbeddedSource.group_metadata")
+            raise TypeError("group metadata must come from an EmbeddedSource or an EmbeddedCluster")
         with self._current() as transaction:
             problem = self._broker.add_offsets(transaction, offsets, group)
             if problem:

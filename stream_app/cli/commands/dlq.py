@@ -25,10 +25,10 @@ def dlq() -> None:
 
 def _selecting(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose dead letters; `_selection` takes their values."""
-    moment = "event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for so long ago"
+    moment = "time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for so long ago"
     for option in (
-        click.option("--until", metavar="TIME", help=f"Before this {moment}."),
-        click.option("--since", metavar="TIME", help=f"Not before this {moment}."),
+        click.option("--until", metavar="TIME", help=f"Written before this {moment}."),
+        click.option("--since", metavar="TIME", help=f"Not written before this {moment}."),
         click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Of this partition."),
         click.option("--stream", "streams", multiple=True, help="Of this stream; may be given several times."),
         click.option("--reason", "reasons", multiple=True, help="With this reason; may be given several times."),

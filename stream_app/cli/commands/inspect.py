@@ -18,16 +18,14 @@ from stream_app.terminal import Terminal, say
 def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """Show the progress and the problems of each task.
 
-    The command reads only the topics and the group; it contacts no worker. The exit status is 1 if no
-    worker is running, if the breaker has stopped a task, if a task cannot be restored, if records of a stream became
-    dead letters within the last hour of event time, if a stream's labels have stopped coming, if a stream has recent
-    records in two tasks, or if a topic has grown. The command prints each reason with the command that helps.
+    The command reads only the topics and the group; it contacts no worker. It prints a line for each problem, which
+    begins with the problem's code and names the command that helps. With a problem, the exit status is 1.
 
     \b
     Examples:
       areba inspect -c my.yaml
       areba inspect -c my.yaml --task 3
-      areba inspect -c my.yaml --json | jq '.tasks[].state'
+      areba inspect -c my.yaml --json | jq -r '.problems[].code'
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from rich.progress import track  # noqa: PLC0415  (only this command needs it)
 
@@ -44,6 +42,6 @@ def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> N
             say(line)
     else:
         Terminal().print(found.table())
-        for line in found.problems():
+        for line in (*map(str, found.problems()), *found.notes()):
             say(line)
     sys.exit(0 if found.ok else 1)

@@ -1,49 +1,44 @@
-"""`areba resume`, `areba promote` and `areba reset`: records that change what the application does."""
+"""`areba resume`, `areba promote`, `areba erase` and `areba reset`: records that change what the application does."""
 
-import os
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION
-from stream_app.config import load
-from stream_app.errors import ErrorCode, StateError
 from stream_app.terminal import say
 
 
 @click.command()
+@click.argument("stream")
 @CONFIG_OPTION
-@click.option("--task", type=click.IntRange(0), required=True, help="Number of the task that the breaker stopped.")
-def resume(path: Path, task: int) -> None:
-    """Resume a task that the breaker stopped.
+def resume(stream: str, path: Path) -> None:
+    """Let STREAM continue, which the breaker has stopped.
 
-    The exit status is 3 if the breaker has not stopped the task.
+    Correct its producer first. The command writes a mark after the last example of the stream's partition, with that
+    example's timestamp, and the stream continues with the records after the mark. The records that came while the
+    stream was stopped are dead letters `stream-stopped`, which `areba dlq replay` sends back. The command prints the
+    mark's offset. The exit status is 3 if the breaker has not stopped the stream.
 
     \b
     Examples:
-      areba resume -c my.yaml --task 3
+      areba resume pumps -c my.yaml
+      areba dlq replay --reason stream-stopped -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.history import READ_TIMEOUT_S, progress_tail, resume_after, tripped_by  # noqa: PLC0415
-    from stream_app.admin.recommit import chosen_tasks  # noqa: PLC0415  (see run)
-    from stream_app.backends.base import TopicPartition  # noqa: PLC0415
+    from stream_app.admin.marks import resume as write_marks  # noqa: PLC0415  (see run)
+    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
-    from stream_app.serialization import codec  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
+    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     cluster = connect(config)
-    partition = TopicPartition(config.topics.progress, task)
-    chosen_tasks(cluster, config, [task])
-    tail = progress_tail(cluster, partition)
-    act = resume_after(tail)
-    if act is None:
-        raise StateError(
-            f"task {task}: the breaker has not stopped it, so there is nothing to resume", ErrorCode.TASK_NOT_TRIPPED
-        )
+    check_topics(config, cluster)
     with closing(open_sender(config)) as sender:
-        sender.send(partition.topic, None, codec.encode(act), 0, partition=task)
-        sender.flush(READ_TIMEOUT_S)
-    say(f"task {task} continues; the breaker had stopped it: {tripped_by(tail)}")
+        for place, offset, reason in write_marks(config, cluster, sender, SystemClock(), stream):
+            say(f"{place.topic}[{place.partition}] offset {offset}: {stream} continues; it was stopped: {reason}")
 
 
 @click.command()
@@ -68,7 +63,7 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     Examples:
       areba promote pumps larger -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.promote import promote as write_mark  # noqa: PLC0415  (see run)
+    from stream_app.admin.marks import promote as write_mark  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
@@ -80,6 +75,54 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     with closing(open_sender(config)) as sender:
         place, offset = write_mark(config, cluster, sender, SystemClock(), stream, learner, partition)
     say(f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on")
+
+
+@click.command()
+@click.argument("stream")
+@CONFIG_OPTION
+@click.option("--id", "ids", multiple=True, help="Id of an example; may be given several times.")
+@click.option("--ids", "file", type=click.File(encoding="utf-8"), help="File with an id on each line; - is the input.")
+@click.option(
+    "--partition",
+    type=click.IntRange(0),
+    help="Partition of the stream's records, if its producers do not use Java's default partitioner.",
+)
+def erase(stream: str, path: Path, ids: Sequence[str], file: TextIO | None, partition: int | None) -> None:
+    """Erase examples of STREAM from what the application keeps.
+
+    Stop the producers of these examples and labels first. The command writes marks after the last example of the
+    stream's partition, while the workers run. At a mark, pending examples end as `evicted`, waiting labels become dead
+    letters `orphan-label`, closed ids are forgotten, and the queues of the learners lose the examples; models keep what
+    they have learned. The task then writes new snapshots, and the event `purged` says that no older snapshot is needed.
+    The marks have SHA-256 digests of the ids. Kafka alone deletes the records of examples, labels, predictions,
+    outcomes and dead letters. The command prints the offsets of the marks, and does not know the ids: the event
+    `erased` in the log of a worker says how much there was. The exit status is 2 if there is no such stream or no id is
+    given, and 3 if the breaker has stopped the stream.
+
+    \b
+    Examples:
+      areba erase pumps --id pump-7 --id pump-8 -c my.yaml
+      areba erase pumps --ids ids.txt -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    from stream_app.admin.marks import erase as write_marks  # noqa: PLC0415  (see run)
+    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
+    from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
+    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
+
+    every = [*ids, *(line for each in file or () if (line := each.rstrip("\r\n")))]
+    config = load_with_schemas(path)
+    cluster = connect(config)
+    check_topics(config, cluster)
+    with closing(open_sender(config)) as sender:
+        place, offsets = write_marks(config, cluster, sender, SystemClock(), stream, every, partition)
+    where = f"{place.topic}[{place.partition}] offsets {offsets[0]} to {offsets[-1]}"
+    say(f"{where}: marks for {len(every):,} ids of {stream}")
+    say("the event `erased` in the log of its worker says how many of them the task had")
+    own = [name for name, learner in config.task_settings().of_stream(stream).learners.items() if ":" in learner.method]
+    if own:
+        say(f"what your own classes keep is not erased: {', '.join(own)}")
+    say("delete exported models and checkpoints of areba verify that were written before, and write them again")
 
 
 @click.command()
@@ -99,9 +142,7 @@ def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
       areba reset pumps -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.reset import reset as reset_stream  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
 
-    place = open_place(path)
-    with closing(open_sender(place.config)) as sender:
-        for line in reset_stream(place, sender, stream, task, dry_run=dry_run):
-            say(line)
+    for line in reset_stream(open_place(path), stream, task, dry_run=dry_run):
+        say(line)

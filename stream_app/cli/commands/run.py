@@ -15,7 +15,7 @@ from stream_app.cli.commands.options import CONFIG_OPTION
 from stream_app.cli.process import log_as_json
 from stream_app.cli.restart import Restarts, restart_process
 from stream_app.config import load
-from stream_app.errors import RestartNeededError
+from stream_app.errors import ConfigurationError, RestartNeededError
 
 
 @click.command()
@@ -35,7 +35,7 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
       areba run -c my.yaml
       AREBA__APPLICATION__INSTANCE=worker-2 areba run -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.cli.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)
+    from stream_app.cli.start import run_worker  # noqa: PLC0415  (Numba takes a second; --help should not)
 
     config = load(path, os.environ)
     should_stop = _stop_on_signals()
@@ -52,6 +52,11 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
     restarts = Restarts(tuple(restarted_at), tuple(outage_at))
     try:
         run_worker(config, should_stop, restarts=restarts, was_fenced=was_fenced, adopts=adopts)
+    except ConfigurationError as error:
+        from stream_app.cli.clients import with_source  # noqa: PLC0415  (as above)
+
+        error.lines = tuple(with_source(line, path) for line in error.lines)
+        raise
     except RestartNeededError as error:
         if should_stop():
             raise

@@ -3,14 +3,18 @@
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, JSON_OPTION, TASK_OPTION, TASKS_OPTION
 from stream_app.errors import StateError
 from stream_app.terminal import Terminal, say
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+Third = TypeVar("Third")
 
 AT_OPTION = click.option(
     "--at",
@@ -40,7 +44,8 @@ def state() -> None:
 def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """List all streams and learners: method, size, updates, digest.
 
-    The exit status is 0 even if a task has no state yet; a line on standard error then says so.
+    Models that were imported are listed, also before the first start. The exit status is 0 even if a task has no state
+    yet; a line on standard error then says so.
 
     \b
     Examples:
@@ -85,13 +90,14 @@ def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: P
       areba state rebuild -c my.yaml --task 0
       areba state rebuild -c my.yaml --task 0 --at 20000/19500 -o models
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
+    from stream_app.admin.models import rebuild  # noqa: PLC0415
+    from stream_app.admin.saved_models.export_models import export_task  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
-    rebuilt = models.rebuild(place, task, at)
-    files = [*models.export_all(place.config, task, rebuilt, output)] if output else []
+    rebuilt = rebuild(place, task, at)
+    files = [str(one.path) for one in export_task(place.config, task, rebuilt, output)] if output else []
     if as_json:
         for number, one in enumerate(documents(place.config, task, rebuilt)):  # the files have the same order
             say(json.dumps({**one, "file": files[number] if files else None}))
@@ -102,52 +108,129 @@ def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: P
 
 
 @state.command("export")
-@click.argument("stream")
-@click.argument("learner")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("stream", required=False)
+@click.argument("learner", required=False)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @CONFIG_OPTION
 @TASK_OPTION
 @AT_OPTION
+@click.option("--all", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save all learners here.")
+@click.option("--overwrite", is_flag=True, help="With --all: replace an earlier backup in this folder.")
 def export_command(
-    stream: str, learner: str, file: Path, path: Path, task: int | None, at: tuple[int, int] | None
+    stream: str | None,
+    learner: str | None,
+    file: Path | None,
+    path: Path,
+    task: int | None,
+    at: tuple[int, int] | None,
+    folder: Path | None,
+    *,
+    overwrite: bool,
 ) -> None:
-    """Save LEARNER of STREAM in a FILE that plain Torch can read.
+    """Save LEARNER of STREAM in a FILE, or --all in a folder.
 
-    The format is safetensors (see docs/models.md). The exit status is 2 if there is no such stream or learner.
+    The format is safetensors, which plain Torch can read (see docs/models.md). Workers may be running. With --all, each
+    task is rebuilt once, and the folder has a file for each learner and a manifest; it gets its name when it is
+    complete. The exit status is 2 if there is no such stream or learner, or the folder is not empty; 3 if a task
+    cannot be rebuilt (with --all, the others are saved; an earlier backup stays).
 
     \b
     Examples:
       areba state export pumps areba champion.safetensors -c my.yaml
+      areba state export --all backup -c my.yaml
+      areba state export --all backup --overwrite -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin.saved_models import backup, export_models  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
-    say(models.export(open_place(path), stream, learner, file, task, at))
+    chosen = _all_or_one(
+        folder, ("STREAM", "LEARNER", "FILE"), (stream, learner, file), (task, at), overwrite=overwrite
+    )
+    if isinstance(chosen, Path):
+        for line in backup.export_all(open_place(path), chosen, overwrite=overwrite):
+            say(line)
+    else:
+        say(export_models.export(open_place(path), *chosen, task, at))
 
 
 @state.command("import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("stream")
-@click.argument("learner")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False)
+@click.argument("stream", required=False)
+@click.argument("learner", required=False)
 @CONFIG_OPTION
 @TASK_OPTION
-def import_command(file: Path, stream: str, learner: str, path: Path, task: int | None) -> None:
-    """Let LEARNER of STREAM continue from an exported FILE.
+@click.option(
+    "--all", "folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Import a whole backup."
+)
+@click.option("--overwrite", is_flag=True, help="With --all: replace models that this application has already.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
+def import_command(
+    file: Path | None,
+    stream: str | None,
+    learner: str | None,
+    path: Path,
+    task: int | None,
+    folder: Path | None,
+    *,
+    overwrite: bool,
+    dry_run: bool,
+) -> None:
+    """Let LEARNER continue from a FILE, or --all from a folder.
 
-    The application must be new, or all of its workers stopped. The exit status is 3 if workers are running or the model
-    does not fit.
+    The application must be new, or all of its workers stopped. It may have another number of partitions. With --all,
+    each task gets its models in one transaction, and the command can be repeated after an interruption. The exit status
+    is 2 if the folder is no backup; 3 if workers are running or a model does not fit (with --all, the other models are
+    imported).
 
     \b
     Examples:
       areba state import champion.safetensors pumps areba -c new.yaml
+      areba state import --all backup --dry-run -c new.yaml
+      areba state import --all backup -c new.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.import_model import import_model  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
+    from stream_app.admin.saved_models.import_backup import import_all  # noqa: PLC0415  (see run)
+    from stream_app.admin.saved_models.import_model import import_model  # noqa: PLC0415
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
 
-    place = open_place(path)
-    with closing(open_sender(place.config)) as sender:
-        for line in import_model(place, sender, file, stream, learner, task):
-            say(line)
+    chosen = _all_or_one(folder, ("FILE", "STREAM", "LEARNER"), (file, stream, learner), (task,), overwrite=overwrite)
+    if isinstance(chosen, Path):
+        lines = import_all(open_place(path), chosen, overwrite=overwrite, dry_run=dry_run)
+    else:
+        lines = import_model(open_place(path), *chosen, task, dry_run=dry_run)
+    for line in lines:
+        say(line)
+
+
+def _all_or_one(
+    folder: Path | None,
+    names: tuple[str, str, str],
+    one: tuple[First | None, Second | None, Third | None],
+    others: Sequence[object],
+    *,
+    overwrite: bool,
+) -> Path | tuple[First, Second, Third]:
+    """Return what a command works on: the folder of --all, or the arguments that name one learner and its file.
+
+    Args:
+        folder: The value of --all.
+        names: The names of the arguments.
+        one: Their values.
+        others: The values of options that are not for --all.
+        overwrite: Whether --overwrite was given, which is for --all only.
+
+    Raises:
+        UsageError: Both were given, or neither.
+    """
+    if folder is not None:
+        if any(value is not None for value in (*one, *others)):
+            raise click.UsageError("--all takes all streams and learners: omit the other arguments, --task and --at")
+        return folder
+    first, second, third = one
+    if first is None or second is None or third is None:
+        raise click.UsageError(f"give {names[0]}, {names[1]} and {names[2]}, or --all and a folder")
+    if overwrite:
+        raise click.UsageError("--overwrite needs --all")
+    return first, second, third
 
 
 @state.command("diff")
@@ -163,35 +246,12 @@ def diff_command(one: Path, two: Path, *, as_json: bool) -> None:
     Examples:
       areba state diff monday.safetensors tuesday.safetensors
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.compare_models import compare  # noqa: PLC0415  (see run)
+    from stream_app.admin.saved_models.compare_models import compare  # noqa: PLC0415  (see run)
 
     found = compare(one, two)
     for line in [json.dumps(found.to_plain())] if as_json else found.lines():
         say(line)
     sys.exit(0 if found.is_equal else 1)
-
-
-@state.command("recommit")
-@CONFIG_OPTION
-@TASKS_OPTION
-@click.option("--dry-run", is_flag=True, help="Only print what would be committed.")
-def recommit_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
-    """Commit offsets again after they were reset or lost.
-
-    Each task continues after its last commit record, with the same bits as without the loss. Correct offsets are not
-    changed. Stop all workers first; otherwise the exit status is 3.
-
-    \b
-    Examples:
-      areba state recommit -c my.yaml --dry-run
-      areba state recommit -c my.yaml
-    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.recommit import recommit  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
-
-    place = open_place(path)
-    for line in recommit(place.cluster, place.config, tasks, dry_run=dry_run):
-        say(line)
 
 
 @state.command("skip")
@@ -202,8 +262,8 @@ def skip_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
     """Let tasks continue without input records that were deleted.
 
     Each task continues from its newest snapshot, at the first remaining record. The command prints what the task
-    forgets and skips. It does not change a task that can be restored. Stop all workers first; otherwise the exit status
-    is 3.
+    forgets and skips. It does not change a task that can be restored. Stop all workers with SIGTERM first, which saves
+    the tasks that they have in memory; otherwise the exit status is 3.
 
     \b
     Examples:
@@ -211,9 +271,7 @@ def skip_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
       areba state skip -c my.yaml --task 2
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.skip import skip  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
 
-    place = open_place(path)
-    with closing(open_sender(place.config)) as sender:
-        for line in skip(place, sender, tasks, dry_run=dry_run):
-            say(line)
+    for line in skip(open_place(path), tasks, dry_run=dry_run):
+        say(line)

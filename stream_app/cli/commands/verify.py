@@ -9,7 +9,7 @@ import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASK_OPTION
 from stream_app.cli.commands.progress import progress_bar
-from stream_app.errors import ConfigurationError
+from stream_app.errors import ConfigurationError, StateError
 from stream_app.terminal import say
 
 
@@ -44,7 +44,8 @@ from stream_app.terminal import say
 @click.option(
     "--partial",
     is_flag=True,
-    help="Accept that neither this run nor the runs of its checkpoint covered all remaining inputs.",
+    help="Accept that records were deleted, and that neither this run nor the runs of its checkpoint covered all "
+    "remaining inputs.",
 )
 @JSON_OPTION
 def verify(
@@ -62,8 +63,9 @@ def verify(
     The command reads only the topics. Findings name topic, partition and offset: examples without a prediction or out
     of order, labels without an outcome, missing or changed dead letters, commit records that do not follow one another,
     metrics that do not follow from predictions and labels, and any output that a second run does not reproduce. The
-    first line says what was checked. If inputs have expired, the check begins at the oldest usable snapshot. The exit
-    status is 1 if there is a finding, or if remaining inputs were not covered, unless `--partial` is given.
+    first line says what was checked. If inputs have expired, the check begins at the oldest usable snapshot. Records
+    that were deleted and cannot be checked are one finding for each partition; with `--partial`, they are a note. The
+    exit status is 1 if there is a finding, or if remaining inputs were not covered, unless `--partial` is given.
 
     \b
     Examples:
@@ -87,6 +89,7 @@ def verify(
             rerun=rerun,
             models=dict(models),
             checkpoint=checkpoint,
+            partial=partial,
             on_progress=on_progress,
         )
     if as_json:
@@ -106,7 +109,7 @@ def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: boo
     """Predict a past example again with the state of that moment.
 
     The exit status is 1 if the bits differ from the published bits or the example became a dead letter, and 3 if the
-    state cannot be rebuilt.
+    state cannot be rebuilt, or if retention has deleted the example or what was published.
 
     \b
     Examples:
@@ -122,4 +125,4 @@ def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: boo
         sys.exit(1)
     for line in [json.dumps(explanation.to_plain())] if as_json else explanation.lines():
         say(line)
-    sys.exit(0 if explanation.is_same else 1)
+    sys.exit(0 if explanation.is_same else StateError.exit_code if explanation.deleted else 1)

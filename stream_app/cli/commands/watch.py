@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STREAM_OPTION = click.option("--stream", "streams", multiple=True, help="Only this stream; may be given several times.")
 
+SEARCH_REPORT_S = 10.0
+
 NEWEST = 10
 """Records that `areba tail` prints if neither a time nor a number is given, as `tail` prints lines."""
 
@@ -114,21 +116,36 @@ def _printer(title: str, *, as_json: bool) -> "Callable[[Figures], None]":
 @click.option(
     "--since",
     metavar="TIME",
-    help="Not before this event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for that long ago.",
+    help="Not before this time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for that long ago. The timestamp of "
+    "inputs is their event time; that of all other records says when they were written.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(0, 100_000),
     help=f"Of the existing records, print only this many, the newest; {NEWEST} unless --since is given.",
 )
+@click.option(
+    "--id",
+    "id_",
+    help="Only records with this id, among all existing records; with --stream, only in the streams' own partitions.",
+)
 @click.option("--follow", is_flag=True, help="Then print new records as they arrive, until Ctrl-C.")
-def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limit: int | None, *, follow: bool) -> None:
+def tail(
+    topic: str,
+    path: Path,
+    streams: Sequence[str],
+    since: str | None,
+    limit: int | None,
+    id_: str | None,
+    *,
+    follow: bool,
+) -> None:
     """Print the decoded records of TOPIC, one JSON document per line.
 
     TOPIC is examples, labels, predictions, outcomes, metrics, dead-letters or progress, or the full name of one of
-    these topics. A document has the place of the record (topic, partition, offset), its event time, its key, its type
-    and its decoded value; for a dead letter also the reason and its origin. A value that cannot be decoded is printed
-    in base64, with the problem. Records of one partition are printed in order.
+    these topics. A document has the place of the record (topic, partition, offset), its timestamp, its key, its type
+    and its decoded value; for a dead letter also the reason, its origin and its event time. A value that cannot be
+    decoded is printed in base64, with the problem. Records of one partition are printed in order.
 
     The exit status is 0, also after Ctrl-C; 2 if there is no such topic or no broker answers; 4 if brokers stop
     answering.
@@ -138,28 +155,55 @@ def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limi
       areba tail predictions -c my.yaml
       areba tail metrics -c my.yaml --stream pumps | jq .value.gmean
       areba tail dead-letters -c my.yaml --since 2h --follow
+      areba tail outcomes -c my.yaml --stream pumps --id e4711
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.selection import parse_time  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
+    from stream_app.backends.partition_count import partitions_of  # noqa: PLC0415
+    from stream_app.backends.partitioner import partition_of  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
-    from stream_app.monitor.tail import Wanted, arriving, document, newest, topic_named  # noqa: PLC0415
+    from stream_app.monitor.tail import Wanted, arriving, deleted_before, document, newest, topic_named  # noqa: PLC0415
     from stream_app.serialization.wire_format import format_of  # noqa: PLC0415
 
     config = load_with_schemas(path)
     name = topic_named(config.topics, topic)
     if streams and name == config.topics.progress:
         raise ConfigurationError("--stream: records of progress belong to tasks, not to streams; omit it")
-    if limit is None and since is None:
+    if id_ is not None and name in {config.topics.progress, config.topics.metrics}:
+        raise ConfigurationError(f"--id: the records of {name} have no id; omit it")
+    if limit is None and since is None and id_ is None:
         limit = NEWEST
     since_ms = None if since is None else parse_time(since, SystemClock().now_ms())
-    wanted = Wanted(frozenset(streams), since_ms, limit)
     wire_format = format_of(config.serialization)
     cluster = connect(config)
+    own: frozenset[int] = frozenset()
+    if id_ is not None and streams:
+        count = partitions_of(cluster, config.topics)
+        own = frozenset(partition_of(stream.encode(), count) for stream in streams)
+    wanted = Wanted(frozenset(streams), since_ms, limit, id_, wire_format, own)
     with suppress(KeyboardInterrupt):
-        found, ends = newest(cluster, name, wanted)
+        found, ends = newest(cluster, name, wanted, _search_reporter(name) if id_ is not None else lambda *_: None)
+        count = 0
         for one in found:
             say(json.dumps(document(one, wire_format)))
+            count += 1
+        if limit is None or count < limit:
+            for line in deleted_before(cluster, ends, since_ms):
+                say(f"note: {line}", err=True)
         if follow:
             for one in arriving(cluster, ends, wanted, lambda line: say(line, err=True)):
                 say(json.dumps(document(one, wire_format)))
+
+
+def _search_reporter(topic: str) -> "Callable[[int, int], None]":
+    """Return what says on standard error, every `SEARCH_REPORT_S`, how much of a topic was searched."""
+    said_s = time.monotonic()
+
+    def report(read: int, every: int) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s >= SEARCH_REPORT_S:
+            said_s = time.monotonic()
+            say(f"{topic}: searched {read:,} of {every:,} offsets", err=True)
+
+    return report

@@ -75,7 +75,7 @@ function showOverview(found) {
   document.querySelector("nav").hidden = false;
   const known = found.streams;
   const sum = (name) => known.reduce((total, stream) => total + (stream[name] ?? 0), 0);
-  const stalled = known.filter((stream) => stream.state === "stalled" || stream.state === "tripped").length;
+  const stalled = known.filter((stream) => stream.state === "stalled" || stream.state === "stopped").length;
   element("totals").replaceChildren(...[
     ["streams", count(known.length)], ["stalled", count(stalled), stalled > 0], ["labels/s", rate(sum("labelled_per_s"))],
     ["largest lag", duration(Math.max(0, ...known.map((stream) => stream.lag_ms ?? 0)))], ["dead letters", count(sum("dead_letters"))],
@@ -120,7 +120,7 @@ function showDetails(found) {
   element("state").textContent = element("state").dataset.state = found.state;
   element("task").textContent = found.task === null ? "" : `task ${found.task}`;
   const champion = found.learners[0]?.metric;
-  const is_down = found.state === "stalled" || found.state === "tripped";
+  const is_down = found.state === "stalled" || found.state === "stopped";
   element("tiles").replaceChildren(...[
     ["G-mean", share(champion?.gmean)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
     ["wait for a label", count(found.pending)], ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],

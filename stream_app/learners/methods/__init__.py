@@ -1,1 +1,1 @@
-"""The methods, one file each, as compiled functions over the memory of `learners.queues`."""
+"""The methods, one file each; RELAY has a folder."""

@@ -14,53 +14,71 @@ Where the paper leaves a choice, the authors' code decides:
 - The factor multiplies the cross-entropy, not the L2 term.
 """
 
-import numpy as np
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import CLASS_SIZES, COSTS, LABELS, Method
-from stream_app.learners.method_state import (
-    ADAPTIVE_CS,
-    NEGATIVE,
-    POSITIVE,
-    Costs,
-    MethodStateView,
-    grow_sizes,
-    new_method_state,
-)
+from stream_app.jit.tables import new_table, view_of
+from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, Method, array_part
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, grow_sizes, new_tables
 from stream_app.learners.queues import gather_one
-from stream_app.learners.scaler import ScalerView
+from stream_app.records import Longs
+
+
+class _Costs(NamedTuple):
+    """The method's own state.
+
+    Attributes:
+        costs: float64 `[2]`, the cost of an error in each class.
+        largest: The most that a cost may become.
+        interval: Labels from one change of the costs to the next.
+        labels: int64 `[1]`, labels so far.
+    """
+
+    costs: NDArray[np.float64]
+    largest: float
+    interval: int
+    labels: Longs
+
+
+_own = view_of(_Costs)
 
 
 @compiled
-def _adapt_costs(state: MethodStateView) -> None:
-    sizes = state.sizes
+def _adapt(own: _Costs, sizes: NDArray[np.float64]) -> None:
     if sizes[NEGATIVE] == sizes[POSITIVE] or sizes[NEGATIVE] == 0.0 or sizes[POSITIVE] == 0.0:
         return
     minority = POSITIVE if sizes[POSITIVE] < sizes[NEGATIVE] else NEGATIVE
-    state.costs[minority] = min(sizes[1 - minority] / sizes[minority], state.largest_cost)
-    state.costs[1 - minority] = 1.0
+    own.costs[minority] = min(sizes[1 - minority] / sizes[minority], own.largest)
+    own.costs[1 - minority] = 1.0
 
 
 @compiled
-def admit_adaptive_cs(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+def _admit(learner: Learner, slot: int, label: int) -> int:
     """Take a labelled example in, with the cost of its class; change the costs if it is time."""
+    own, state = _own(learner.own), learner.state
     grow_sizes(state, label)
-    if state.labels[0] % state.interval == 0:
-        _adapt_costs(state)
-    state.labels[0] += 1
-    state.weight[0] = np.float32(state.costs[label])
-    return gather_one(state, scaler, slot, label)
+    if own.labels[0] % own.interval == 0:
+        _adapt(own, state.sizes)
+    own.labels[0] += 1
+    state.weight[0] = np.float32(own.costs[label])
+    return gather_one(learner, slot, label)
 
 
-def adaptive_cs(cost: float, largest_cost: float, interval: int, theta: float, features: int) -> Method:
-    """Make the method.
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+    """Make the method; at first, an error in a positive has the cost of the settings, and one in a negative has 1."""
+    own = new_table(
+        _Costs,
+        costs=np.array([1.0, settings.cost]),
+        largest=settings.largest_cost,
+        interval=settings.cost_interval_labels,
+        labels=1,
+    )
+    parts = CLASS_SIZES, array_part("costs", "own.costs"), array_part("labels", "own.labels")
+    return Method(new_tables(features, own, theta=settings.theta), parts)
 
-    Args:
-        cost: Of an error in a positive at first; of one in a negative it is 1.
-        largest_cost: The most that a cost may become.
-        interval: Labels from one change of the costs to the next.
-        theta: Decay of the class sizes, between 0 and 1.
-        features: Numbers in an example.
-    """
-    state = new_method_state(ADAPTIVE_CS, features, theta=theta, costs=Costs((1.0, cost), largest_cost, interval))
-    return Method(state, CLASS_SIZES, COSTS, LABELS)
+
+ADAPTIVE_CS = LearningMethod("adaptive_cs", Functions(_admit), _make)

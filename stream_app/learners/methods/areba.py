@@ -27,69 +27,88 @@ but a queue that becomes empty begins again with a capacity of 1, like the queue
 hold at most B + 1 as before, and the next label adapts them.
 """
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import CLASS_SIZES, QUEUES, Method, check_budget
+from stream_app.jit.tables import view_of
+from stream_app.learners.method import CLASS_SIZES, QUEUES, Functions, LearningMethod, Method, check_budget
 from stream_app.learners.method_state import (
-    AREBA,
     NEGATIVE,
     POSITIVE,
-    MethodStateView,
-    QueueSizes,
+    Learner,
+    MethodTables,
     grow_sizes,
-    new_method_state,
+    new_queues,
+    new_tables,
 )
 from stream_app.learners.queues import age_of, append, gather, move_to_class, set_capacity
-from stream_app.learners.scaler import ScalerView
+
+
+class _Areba(NamedTuple):
+    budget: int
+
+
+_own = view_of(_Areba)
 
 
 @compiled
-def _adapt(state: MethodStateView) -> None:
+def _adapt(learner: Learner) -> None:
     """Adapt the capacities, lines 19 to 45 of the algorithm."""
-    lengths, capacities = state.lengths, state.capacities
+    queues, sizes, budget = learner.queues, learner.state.sizes, _own(learner.own).budget
+    lengths, capacities = queues.lengths, queues.capacities
     if lengths[NEGATIVE] == 0 or lengths[POSITIVE] == 0:
         present = NEGATIVE if lengths[POSITIVE] == 0 else POSITIVE
-        if capacities[present] < state.budget:
-            set_capacity(state, present, capacities[present] + 1)
+        if capacities[present] < budget:
+            set_capacity(queues, present, capacities[present] + 1)
         return
-    minority = POSITIVE if state.sizes[NEGATIVE] > state.sizes[POSITIVE] else NEGATIVE
+    minority = POSITIVE if sizes[NEGATIVE] > sizes[POSITIVE] else NEGATIVE
     majority = 1 - minority
     if lengths[minority] < capacities[minority]:
         return
-    half = state.budget // 2
+    half = budget // 2
     if capacities[minority] < half:
-        set_capacity(state, minority, capacities[minority] + 1)
-        set_capacity(state, majority, capacities[minority] - 1)
+        set_capacity(queues, minority, capacities[minority] + 1)
+        set_capacity(queues, majority, capacities[minority] - 1)
     elif capacities[minority] == half:
-        set_capacity(state, majority, capacities[minority])
+        set_capacity(queues, majority, capacities[minority])
 
 
 @compiled
-def admit_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+def _admit(learner: Learner, slot: int, label: int) -> int:
     """Take a labelled example in, lines 13 to 45; return the number of examples to learn."""
-    grow_sizes(state, label)
-    append(state, scaler, slot, label, label)
-    _adapt(state)
-    return gather(state, NEGATIVE, gather(state, POSITIVE, 0))
+    grow_sizes(learner.state, label)
+    append(learner.queues, learner.inputs, slot, label, label)
+    _adapt(learner)
+    return gather(learner, NEGATIVE, gather(learner, POSITIVE, 0))
 
 
 @compiled
-def correct_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+def _correct(learner: Learner, slot: int, label: int) -> None:
     """Change the class of an example that is in a queue."""
-    age = age_of(state, scaler, slot, 1 - label)
+    queues = learner.queues
+    age = age_of(queues, learner.inputs, slot, 1 - label)
     if age >= 0:
-        move_to_class(state, age, label)
-        if state.lengths[1 - label] == 0:
-            state.capacities[1 - label] = 1
+        move_to_class(queues, age, label)
+        if queues.lengths[1 - label] == 0:
+            queues.capacities[1 - label] = 1
 
 
-def areba(budget: int, theta: float, features: int) -> Method:
-    """Make the method. Capacities follow the pseudocode, so each queue has room for B.
+def _erased(tables: MethodTables, queue: int, gone: NDArray[np.bool_]) -> None:
+    """Let a queue that became empty begin again, as after a correction."""
+    if len(gone) and gone.all():
+        tables.queues.capacities[queue] = 1
 
-    Args:
-        budget: B, even and at least 2.
-        theta: Decay of the class sizes, between 0 and 1.
-        features: Numbers in an example.
-    """
-    check_budget(budget)
-    state = new_method_state(AREBA, features, theta=theta, queue_sizes=QueueSizes(2, budget, budget))
-    return Method(state, CLASS_SIZES, QUEUES)
+
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+    """Make the method. Capacities follow the pseudocode, so each queue has room for B."""
+    check_budget(settings.budget)
+    queues = new_queues(features, 2, settings.budget, 1)
+    tables = new_tables(features, _Areba(settings.budget), queues=queues, theta=settings.theta)
+    return Method(tables, (CLASS_SIZES, QUEUES), erased=_erased)
+
+
+AREBA = LearningMethod("areba", Functions(_admit, _correct), _make)

@@ -1,9 +1,14 @@
 """Baseline: one step on each labelled example alone, with no memory and nothing against imbalance or drift."""
 
-from stream_app.learners.method import Method
-from stream_app.learners.method_state import BASELINE, new_method_state
+from stream_app.config import LearnerSettings
+from stream_app.learners.method import Functions, LearningMethod, Method
+from stream_app.learners.method_state import new_tables
+from stream_app.learners.queues import gather_one
 
 
-def baseline(features: int) -> Method:
+def _make(_settings: LearnerSettings, features: int, _seed: bytes) -> Method:
     """Make the method; it has no state."""
-    return Method(new_method_state(BASELINE, features))
+    return Method(new_tables(features))
+
+
+BASELINE = LearningMethod("baseline", Functions(gather_one), _make)

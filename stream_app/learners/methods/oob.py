@@ -16,19 +16,37 @@ is theta / (1 - theta), 99 for the paper's 0.99 and 999 for 0.999, so only large
 take seconds.
 """
 
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import CLASS_SIZES, GENERATOR, Method
-from stream_app.learners.method_state import OOB, MethodStateView, grow_sizes, new_method_state
-from stream_app.learners.poisson import draw, new_generator
+from stream_app.jit.tables import Mark, new_table, view_of
+from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, Method, array_part
+from stream_app.learners.method_state import Learner, MethodState, grow_sizes, new_tables
+from stream_app.learners.poisson import TABLE_SIZE, WORDS, draw, new_generator
 from stream_app.learners.queues import gather_one
-from stream_app.learners.scaler import ScalerView
+from stream_app.records import Words
 
 MAX_RATE = 1000.0
 """The most steps on one label that a network is expected to take."""
 
 
+class _Draws(NamedTuple):
+    """The own state of OOB and UOB: see `poisson`."""
+
+    generator: Words
+    words: Annotated[Words, Mark.SHARED]
+    table: Annotated[NDArray[np.float64], Mark.SHARED]
+
+
+_own = view_of(_Draws)
+
+
 @compiled
-def oversampling_rate(state: MethodStateView, label: int) -> float:
+def oversampling_rate(state: MethodState, label: int) -> float:
     """Return lambda."""
     own, other = state.sizes[label], state.sizes[1 - label]
     if own < other and own != 0.0:
@@ -38,33 +56,32 @@ def oversampling_rate(state: MethodStateView, label: int) -> float:
 
 
 @compiled
-def admit_drawn(state: MethodStateView, scaler: ScalerView, slot: int, label: int, rate: float) -> int:
+def admit_drawn(learner: Learner, slot: int, label: int, rate: float) -> int:
     """Let each network take as many steps on the example as it draws; return the number of examples."""
-    draw(state.generator, state.words, state.table, rate, state.steps, state.networks)
-    return gather_one(state, scaler, slot, label)
+    own = _own(learner.own)
+    draw(own.generator, own.words, own.table, rate, learner.state.steps, learner.state.networks)
+    return gather_one(learner, slot, label)
 
 
 @compiled
-def admit_oob(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+def _admit(learner: Learner, slot: int, label: int) -> int:
     """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
-    grow_sizes(state, label)
-    return admit_drawn(state, scaler, slot, label, oversampling_rate(state, label))
+    grow_sizes(learner.state, label)
+    return admit_drawn(learner, slot, label, oversampling_rate(learner.state, label))
 
 
-def bagging(kind: int, networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """Make a method that draws.
-
-    Args:
-        kind: `OOB` or `UOB`.
-        networks: Networks of the ensemble, at least 1.
-        theta: Decay of the class sizes, between 0 and 1.
-        features: Numbers in an example.
-        seed: The learner's 32-byte seed.
-    """
-    state = new_method_state(kind, features, networks=networks, theta=theta, generator=new_generator(seed))
-    return Method(state, CLASS_SIZES, GENERATOR)
+def bagging(settings: LearnerSettings, features: int, seed: bytes) -> Method:
+    """Make OOB or UOB."""
+    own = new_table(_Draws, generator=new_generator(seed), words=WORDS, table=np.full(TABLE_SIZE, -1.0))
+    tables = new_tables(features, own, theta=settings.theta, networks=settings.ensemble_size)
+    return Method(tables, (CLASS_SIZES, array_part("generator", "own.generator")))
 
 
-def oob(networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """Make the method; with one network it is the paper's OOB_single."""
-    return bagging(OOB, networks, theta, features, seed)
+def _single(settings: LearnerSettings, features: int, seed: bytes) -> Method:
+    return bagging(settings.model_copy(update={"ensemble_size": 1}), features, seed)
+
+
+OOB = LearningMethod("oob", Functions(_admit), bagging)
+
+OOB_SINGLE = LearningMethod("oob_single", Functions(_admit), _single)
+"""OOB with one network."""

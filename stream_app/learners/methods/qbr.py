@@ -12,42 +12,40 @@ A corrected example that is still in a queue moves to the end of the other class
 example that enters it.
 """
 
+from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import QUEUES, Method, check_budget
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, QBR, MethodStateView, QueueSizes, new_method_state
+from stream_app.learners.method import QUEUES, Functions, LearningMethod, Method, check_budget
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, Queues, new_queues, new_tables
 from stream_app.learners.queues import age_of, append, gather, move_to_class
-from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def _grow(state: MethodStateView, label: int) -> None:
-    if state.lengths[label] == state.capacities[label] and state.capacities[label] < state.rows:
-        state.capacities[label] += 1
+def _grow(queues: Queues, label: int) -> None:
+    if queues.lengths[label] == queues.capacities[label] and queues.capacities[label] < queues.rows:
+        queues.capacities[label] += 1
 
 
 @compiled
-def admit_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+def _admit(learner: Learner, slot: int, label: int) -> int:
     """Take a labelled example in, lines 11 to 25; return the number of examples to learn."""
-    append(state, scaler, slot, label, label)
-    _grow(state, label)
-    return gather(state, NEGATIVE, gather(state, POSITIVE, 0))
+    append(learner.queues, learner.inputs, slot, label, label)
+    _grow(learner.queues, label)
+    return gather(learner, NEGATIVE, gather(learner, POSITIVE, 0))
 
 
 @compiled
-def correct_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+def _correct(learner: Learner, slot: int, label: int) -> None:
     """Change the class of an example that is in a queue."""
-    age = age_of(state, scaler, slot, 1 - label)
+    age = age_of(learner.queues, learner.inputs, slot, 1 - label)
     if age >= 0:
-        move_to_class(state, age, label)
-        _grow(state, label)
+        move_to_class(learner.queues, age, label)
+        _grow(learner.queues, label)
 
 
-def qbr(budget: int, features: int) -> Method:
-    """Make the method; each queue has room for B / 2.
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+    """Make the method; each queue has room for B / 2."""
+    check_budget(settings.budget)
+    return Method(new_tables(features, queues=new_queues(features, 2, settings.budget // 2, 1)), (QUEUES,))
 
-    Args:
-        budget: B, even and at least 2.
-        features: Numbers in an example.
-    """
-    check_budget(budget)
-    return Method(new_method_state(QBR, features, queue_sizes=QueueSizes(2, budget // 2, budget)), QUEUES)
+
+QBR = LearningMethod("qbr", Functions(_admit, _correct), _make)

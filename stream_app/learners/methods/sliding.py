@@ -6,57 +6,65 @@ takes one step on the whole window as one batch, as in the authors' code. A corr
 
 import numpy as np
 
+from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import Method, State, StatePart, load_queue, queue_arrays, queue_fits, queue_rows
-from stream_app.learners.method_state import SLIDING, MethodState, MethodStateView, QueueSizes, new_method_state
+from stream_app.learners.method import (
+    Functions,
+    LearningMethod,
+    Method,
+    State,
+    StatePart,
+    load_queue,
+    queue_arrays,
+    queue_fits,
+    queue_rows,
+)
+from stream_app.learners.method_state import Learner, MethodTables, new_queues, new_tables
 from stream_app.learners.queues import age_of, append, gather, row_of_age
-from stream_app.learners.scaler import ScalerView
 
 _WINDOW = 0
 """The number of the only queue."""
 
 
 @compiled
-def admit_sliding(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+def _admit(learner: Learner, slot: int, label: int) -> int:
     """Take a labelled example in; return the number of examples to learn."""
-    append(state, scaler, slot, label, _WINDOW)
-    return gather(state, _WINDOW, 0)
+    append(learner.queues, learner.inputs, slot, label, _WINDOW)
+    return gather(learner, _WINDOW, 0)
 
 
 @compiled
-def correct_sliding(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+def _correct(learner: Learner, slot: int, label: int) -> None:
     """Change the class of an example in the window."""
-    age = age_of(state, scaler, slot, _WINDOW)
+    age = age_of(learner.queues, learner.inputs, slot, _WINDOW)
     if age >= 0:
-        state.classes[row_of_age(state, _WINDOW, age)] = np.float32(label)
+        learner.queues.classes[row_of_age(learner.queues, _WINDOW, age)] = np.float32(label)
 
 
-def _arrays(state: MethodState) -> State:
-    return queue_arrays(state, _WINDOW, "window") | {
-        "window_labels": state.classes[queue_rows(state, _WINDOW)].astype(np.int8)
-    }
+def _arrays(tables: MethodTables) -> State:
+    queues = tables.queues
+    labels = queues.classes[queue_rows(queues, _WINDOW)].astype(np.int8)
+    return queue_arrays(queues, _WINDOW, "window") | {"window_labels": labels}
 
 
-def _fits(state: MethodState, arrays: State) -> bool:
+def _fits(tables: MethodTables, arrays: State) -> bool:
     labels = arrays["window_labels"]
     return (
-        queue_fits(state, arrays, "window", state.rows)
+        queue_fits(tables.queues, arrays, "window", tables.queues.rows)
         and labels.shape == (len(arrays["window_examples"]),)
         and labels.dtype == np.int8
         and bool(np.isin(labels, (0, 1)).all())
     )
 
 
-def _load(state: MethodState, arrays: State) -> None:
-    state.classes[load_queue(state, arrays, _WINDOW, "window")] = arrays["window_labels"]
+def _load(tables: MethodTables, arrays: State) -> None:
+    tables.queues.classes[load_queue(tables.queues, arrays, _WINDOW, "window")] = arrays["window_labels"]
 
 
-def sliding(window: int, features: int) -> Method:
-    """Make the method; its state is the window's examples, ids and labels (int8), oldest first.
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+    """Make the method; its state is the window's examples, ids and labels (int8), oldest first."""
+    queues = new_queues(features, 1, settings.window, settings.window)
+    return Method(new_tables(features, queues=queues), (StatePart(_arrays, _fits, _load),))
 
-    Args:
-        window: W, at least 1.
-        features: Numbers in an example.
-    """
-    state = new_method_state(SLIDING, features, queue_sizes=QueueSizes(1, window, window, window))
-    return Method(state, StatePart(_arrays, _fits, _load))
+
+SLIDING = LearningMethod("sliding", Functions(_admit, _correct), _make)

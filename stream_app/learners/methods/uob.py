@@ -9,14 +9,13 @@ learn nothing before the first example of the other class.
 """
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import Method
-from stream_app.learners.method_state import UOB, MethodStateView, grow_sizes
+from stream_app.learners.method import Functions, LearningMethod
+from stream_app.learners.method_state import Learner, MethodState, grow_sizes
 from stream_app.learners.methods.oob import admit_drawn, bagging
-from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def undersampling_rate(state: MethodStateView, label: int) -> float:
+def undersampling_rate(state: MethodState, label: int) -> float:
     """Return lambda."""
     own, other = state.sizes[label], state.sizes[1 - label]
     if own > other and other != 0.0:
@@ -26,12 +25,10 @@ def undersampling_rate(state: MethodStateView, label: int) -> float:
 
 
 @compiled
-def admit_uob(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+def _admit(learner: Learner, slot: int, label: int) -> int:
     """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
-    grow_sizes(state, label)
-    return admit_drawn(state, scaler, slot, label, undersampling_rate(state, label))
+    grow_sizes(learner.state, label)
+    return admit_drawn(learner, slot, label, undersampling_rate(learner.state, label))
 
 
-def uob(networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """Make the method; see `oob.bagging`."""
-    return bagging(UOB, networks, theta, features, seed)
+UOB = LearningMethod("uob", Functions(_admit), bagging)

@@ -27,6 +27,13 @@ A converged network would otherwise work on denormal numbers, which take many ti
 suppresses them would change the results of other code in the process.
 """
 
+LARGEST = np.float32(1e6)
+"""The largest magnitude of a feature that enters a network and of a weight; in wide networks, of all activations too.
+
+So no sum or product in a network is infinite: of d <= 1e6 features a unit's sum is at most 1e18, and a gradient at most
+1e24 (`adam.LARGEST_GRADIENT` limits it before it is squared).
+"""
+
 _LIMIT = np.float32(80)
 """The sigmoid of -80 is 1.8e-35, far from denormal; beyond it nothing changes."""
 
@@ -73,6 +80,12 @@ def leaky_relu_error(activation: Vector, error: Vector) -> Vector:
 def zero_below(x: np.float32, limit: np.float32) -> np.float32:
     """Return x, or 0 if its magnitude is below the limit."""
     return ZERO_F32 if abs(x) < limit else x
+
+
+@compiled
+def within_largest(x: np.float32) -> np.float32:
+    """Return x, or the nearest number that is at most `LARGEST` either way."""
+    return min(max(x, -LARGEST), LARGEST)
 
 
 @compiled

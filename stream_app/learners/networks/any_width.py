@@ -10,8 +10,8 @@ import numpy as np
 
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
-from stream_app.learners.networks.activations import LEAK, TINY, errors_of_logits, zero_below
-from stream_app.learners.networks.adam import adam_step, adam_step_one, bias_corrections
+from stream_app.learners.networks.activations import LEAK, TINY, errors_of_logits, within_largest, zero_below
+from stream_app.learners.networks.adam import StepSizes, adam_step, adam_step_one, step_sizes
 from stream_app.learners.networks.dense_networks import (
     BLOCK,
     CHUNK,
@@ -20,7 +20,7 @@ from stream_app.learners.networks.dense_networks import (
     WIDTH,
     ZERO,
     ZERO_F32,
-    DenseNetworksView,
+    DenseNetworks,
 )
 from stream_app.learners.networks.simd import fill8, fill16, load8, load8_double, load16, store, total, widen
 
@@ -34,10 +34,9 @@ class StepExamples(NamedTuple):
 
 
 class StepRates(NamedTuple):
-    """The numbers of a step: Adam's two bias corrections, and twice the L2 factor of the layer's weights."""
+    """The numbers of a step: Adam's, and twice the L2 factor of the layer's weights."""
 
-    size: np.float32
-    scale: np.float32
+    sizes: StepSizes
     decay: np.float32
 
 
@@ -85,7 +84,7 @@ def _add_input(weights: Pointer, row: int, value: np.float32, sums: Pointer, int
 
 
 @compiled
-def _logit(network: DenseNetworksView, at: int, inputs: int, place: int) -> np.float32:
+def _logit(network: DenseNetworks, at: int, inputs: int, place: int) -> np.float32:
     """Return the logit: eight partial sums, added in a fixed order, then the rest one by one, then the bias."""
     weights, work = network.parameters, network.work
     sums, whole = widen(fill8(ZERO_F32)), inputs // WIDTH * WIDTH
@@ -111,7 +110,7 @@ def _dot(left: Pointer, left_at: int, right: Pointer, right_at: int, length: int
 
 @compiled
 def _layer(
-    network: DenseNetworksView,
+    network: DenseNetworks,
     at: int,
     inputs: int,
     units: int,
@@ -141,14 +140,14 @@ def _layer(
 
 @compiled
 def _rectify(work: Pointer, at: int, units: int) -> None:
-    """Apply LeakyReLU in place."""
+    """Apply LeakyReLU in place, within `LARGEST`."""
     for unit in range(units):
         value = work[at + unit]
-        work[at + unit] = value if value > ZERO_F32 else LEAK * value
+        work[at + unit] = within_largest(value if value > ZERO_F32 else LEAK * value)
 
 
 @compiled
-def forward(network: DenseNetworksView, source: Pointer, starts: Pointer, count: int) -> tuple[int, int]:
+def forward(network: DenseNetworks, source: Pointer, starts: Pointer, count: int) -> tuple[int, int]:
     """Fill `work` with all activations; return where the last layer's parameters, and the logits in `work`, begin."""
     widths, work, places = network.widths, network.work, network.places
     at, before, place = ZERO, ZERO, ZERO
@@ -174,19 +173,19 @@ def forward(network: DenseNetworksView, source: Pointer, starts: Pointer, count:
 
 @compiled
 def _back(
-    network: DenseNetworksView, row: int, units: int, errors: int, activations: int, into: int, stride: int, count: int
+    network: DenseNetworks, row: int, units: int, errors: int, activations: int, into: int, stride: int, count: int
 ) -> None:
     """Compute the errors of one input of a layer in all examples; they and its activations are `stride` apart."""
     work = network.work
     for e in range(count):
         error = _dot(network.parameters, row, work, errors + e * stride_of(units), units)
         error = error if work[activations + e * stride] > ZERO_F32 else LEAK * error
-        work[into + e * stride] = zero_below(error, TINY)
+        work[into + e * stride] = within_largest(zero_below(error, TINY))
 
 
 @compiled
 def _back_block(
-    network: DenseNetworksView, row: int, units: int, errors: int, activations: int, into: int, stride: int, count: int
+    network: DenseNetworks, row: int, units: int, errors: int, activations: int, into: int, stride: int, count: int
 ) -> None:
     """Do what `_back` does, for `BLOCK` inputs; the sums are in the order of `_dot`."""
     weights, work, whole = network.parameters, network.work, units // WIDE * WIDE
@@ -204,12 +203,12 @@ def _back_block(
             for k in range(whole, units):
                 value += weights[row + i * units + k] * work[start + k]
             value = value if work[activations + e * stride + i] > ZERO_F32 else LEAK * value
-            work[into + e * stride + i] = zero_below(value, TINY)
+            work[into + e * stride + i] = within_largest(zero_below(value, TINY))
 
 
 @compiled
 def _step_input(
-    network: DenseNetworksView,
+    network: DenseNetworks,
     row: int,
     first_unit: int,
     units: int,
@@ -237,17 +236,17 @@ def _step_input(
         for e in range(examples.number):
             value = fill16(examples.source[examples.starts[e] + i])
             gradient = gradient + value * load16(work, errors + e * stride + unit)
-        adam_step(network, row + unit, gradient, rates.size, rates.scale)
+        adam_step(network, row + unit, gradient, rates.sizes)
     for unit in range(whole, units):
         one = rates.decay * network.parameters[row + unit]
         for e in range(examples.number):
             one += examples.source[examples.starts[e] + i] * work[errors + e * stride + unit]
-        adam_step_one(network, row + unit, one, rates.size, rates.scale)
+        adam_step_one(network, row + unit, one, rates.sizes)
 
 
 @compiled
 def _step_block(
-    network: DenseNetworksView, row: int, units: int, examples: StepExamples, i: int, errors: int, rates: StepRates
+    network: DenseNetworks, row: int, units: int, examples: StepExamples, i: int, errors: int, rates: StepRates
 ) -> None:
     """Do what `_step_input` does, for all units of the `BLOCK` inputs from i on."""
     weights, work, stride = network.parameters, network.work, stride_of(units)
@@ -266,10 +265,10 @@ def _step_block(
                 b = b + fill16(y) * error
                 c = c + fill16(z) * error
                 d = d + fill16(u) * error
-        adam_step(network, place, a, rates.size, rates.scale)
-        adam_step(network, place + units, b, rates.size, rates.scale)
-        adam_step(network, place + 2 * units, c, rates.size, rates.scale)
-        adam_step(network, place + 3 * units, d, rates.size, rates.scale)
+        adam_step(network, place, a, rates.sizes)
+        adam_step(network, place + units, b, rates.sizes)
+        adam_step(network, place + 2 * units, c, rates.sizes)
+        adam_step(network, place + 3 * units, d, rates.sizes)
     if whole < units:
         for k in range(BLOCK):
             _step_input(network, row + k * units, whole, units, examples, i + k, errors, rates)
@@ -277,7 +276,7 @@ def _step_block(
 
 @compiled
 def learn_any_width(
-    network: DenseNetworksView, source: Pointer, starts: Pointer, targets: Pointer, count: int, weight: np.float32
+    network: DenseNetworks, source: Pointer, starts: Pointer, targets: Pointer, count: int, weight: np.float32
 ) -> None:
     """Take one step: from the last layer to the first, the errors of the layer before, then the Adam step.
 
@@ -287,12 +286,12 @@ def learn_any_width(
     at, place = forward(network, source, starts, count)
     errors_of_logits(work, place, targets, count, weight / np.float32(count))
     errors, free = place, place + padded_count(count)
-    size, scale = bias_corrections(network)
+    sizes = step_sizes(network, weight)
     decay = ZERO_F32  # L2 holds down the weights of the hidden layers, not of the last one
     for layer in range(network.layers - 1, -1, -1):
         inputs, units, stride = widths[layer], widths[layer + 1], stride_of(widths[layer])
         before, whole = place - padded_count(count) * stride, inputs // BLOCK * BLOCK
-        rates = StepRates(size, scale, decay)
+        rates = StepRates(sizes, decay)
         examples = StepExamples(work, places, count) if layer > 0 else StepExamples(source, starts, count)
         for e in range(count):
             places[e] = before + e * stride
@@ -311,7 +310,7 @@ def learn_any_width(
             places[e] = network.work_elements - 1
         work[network.work_elements - 1] = ONE_F32
         ones = StepExamples(work, places, count)
-        bias_rates = StepRates(size, scale, ZERO_F32)
+        bias_rates = StepRates(sizes, ZERO_F32)
         _step_input(network, at + inputs * units, ZERO, units, ones, ZERO, errors, bias_rates)
         if layer > 0:
             at -= (widths[layer - 1] + 1) * inputs

@@ -32,6 +32,9 @@ from stream_app.records import Floats, Longs
 # isort: split
 import torch
 
+NO_SCORE = np.float32(0.5)
+"""P(class 1) where a user's module gives no number."""
+
 _PROBE_ROWS = 4
 """Enough rows for batch statistics to differ from a single row's."""
 
@@ -176,15 +179,20 @@ class AutogradModel:
         self._gradients = _flat_gradients(module.parameters(), self._flat)
         self._learning_rate, self._l2 = learning_rate, l2
         self._penalised = _hidden_weights(module) if l2 else ()
+        self.refused = 0
 
     def predict(self, example: Floats) -> np.float32:
-        """P(class 1) of one example `[d]`."""
+        """P(class 1) of one example `[d]`; `NO_SCORE` if the module gives no number."""
         with torch.inference_mode(), _naming_module(self.module):
             logit = self.module(torch.from_numpy(example[None])).reshape(())
-            return np.float32(torch.sigmoid(logit).item())
+            score = np.float32(torch.sigmoid(logit).item())
+        return NO_SCORE if np.isnan(score) else score
 
     def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
-        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss.
+
+        A step with a gradient that is not finite is not taken, but counted in `refused`.
+        """
         self._gradients.zero_()
         with _naming_module(self.module):
             logits = self.module(torch.from_numpy(examples)).reshape(-1)
@@ -193,10 +201,13 @@ class AutogradModel:
             for weights in self._penalised:
                 loss = loss + self._l2 * weights.square().sum()
             loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
-        self._adam()
+        if torch.isfinite(self._gradients).all():
+            self._adam(weight)
+        else:
+            self.refused += 1
 
-    def _adam(self) -> None:
-        """Take the step of `adam`, with its limits against denormals."""
+    def _adam(self, weight: float) -> None:
+        """Take the step of `adam`, with its limits."""
         powers = self.training.powers
         self.training.updates[0] += 1
         powers *= (adam.BETA1, adam.BETA2)
@@ -204,12 +215,16 @@ class AutogradModel:
         size = self._learning_rate / (1.0 - powers[0])
         scale = 1.0 / math.sqrt(1.0 - powers[1])
         gradients, first, second = self._gradients, self._first, self._second
+        limit = second.sqrt().mul_(scale * float(adam.SPIKE)).add_(float(adam.LEAST_LIMIT) * max(weight, 1.0))
+        limit.clamp_(max=float(adam.LARGEST_GRADIENT))
+        torch.maximum(torch.minimum(gradients, limit, out=gradients), limit.neg_(), out=gradients)
         first.mul_(adam.BETA1).add_(gradients, alpha=1.0 - adam.BETA1)
         first.masked_fill_(first.abs() < float(activations.TINY), 0.0)
         gradients.masked_fill_(gradients.abs() < float(adam.TINY_ROOT), 0.0)
         second.mul_(adam.BETA2).addcmul_(gradients, gradients, value=1.0 - adam.BETA2)
         second.masked_fill_(second < float(activations.TINY), 0.0)
         self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(adam.EPSILON))))
+        self._flat.clamp_(-float(activations.LARGEST), float(activations.LARGEST))
 
     def buffers(self) -> Mapping[str, NDArray[np.generic]]:
         """Return what the module holds besides parameters, not copied."""
@@ -235,6 +250,11 @@ class AutogradModels:
             AutogradModel(module, features, learning_rate, l2, self.training.of(number))
             for number, module in enumerate(modules)
         ]
+
+    @property
+    def refused(self) -> int:
+        """The steps that were not taken since the models were made, because a gradient was not finite."""
+        return sum(model.refused for model in self.models)
 
     def predict(self, example: Floats) -> Floats:
         """P(class 1) of one example `[d]`, by each."""

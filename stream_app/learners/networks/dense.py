@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from stream_app.errors import ConfigurationError
 from stream_app.jit.compiler import compiled_without_refcounts
-from stream_app.learners.networks.dense_networks import CHUNK, DenseNetworks, parameter_count, work_size
+from stream_app.jit.tables import new_table
+from stream_app.learners.networks.dense_networks import CHUNK, WIDTH, DenseNetworks, parameter_count, work_size
 from stream_app.records import Floats, Longs
 
 TRUNCATED_DEVIATION = 0.87962566103423978
@@ -135,6 +136,11 @@ class Training(NamedTuple):
         )
 
 
+def training_of(networks: DenseNetworks) -> Training:
+    """Return the memory of dense networks."""
+    return Training(networks.parameters, networks.first, networks.second, networks.powers, networks.updates)
+
+
 def new_training(networks: int, parameters: int) -> Training:
     """Return the memory of this many networks with this many parameters each, as before the first step."""
     size = networks * parameters
@@ -150,38 +156,31 @@ def new_training(networks: int, parameters: int) -> Training:
 def networks_of(
     training: Training, widths: tuple[int, ...], learning_rate: float, l2: float, examples: int
 ) -> DenseNetworks:
-    """Return the dense networks of this memory, with buffers for steps on at most this many examples."""
-    at_once = max(examples, len(training.updates))
-    return DenseNetworks(
-        widths=np.array(widths, np.int64),
+    """Return the dense networks of this memory, with buffers for steps on at most this many examples.
+
+    Networks of another kind have the number of inputs as their only width: methods can copy and average their memory.
+    """
+    count = len(training.updates)
+    at_once = max(examples, count)
+    return new_table(
+        DenseNetworks,
+        networks=count,
+        elements=len(training.parameters) // count,
+        inputs=widths[0],
+        layers=len(widths) - 1,
+        eight=len(widths) == 3 and widths[1] == WIDTH,
+        widths=np.array(widths),
         parameters=training.parameters,
         first=training.first,
         second=training.second,
         powers=training.powers,
         rates=np.array([learning_rate, l2]),
         updates=training.updates,
-        start=np.zeros(1, np.int64),
-        places=np.zeros(at_once, np.int64),
-        work=np.zeros(work_size(widths, at_once), np.float32),
-        sums=np.zeros(at_once * CHUNK),
-    )
-
-
-def memory_of(training: Training, features: int) -> DenseNetworks:
-    """Return the memory of networks of any kind, for methods that copy or average weights; it has no layers."""
-    empty = np.zeros(0, np.float32)
-    return DenseNetworks(
-        widths=np.array([features], np.int64),
-        parameters=training.parameters,
-        first=training.first,
-        second=training.second,
-        powers=training.powers,
-        rates=np.zeros(2),
-        updates=training.updates,
-        start=np.zeros(0, np.int64),
-        places=np.zeros(0, np.int64),
-        work=empty,
-        sums=np.zeros(0),
+        start=1,
+        places=at_once,
+        work=work_size(widths, at_once),
+        work_elements=work_size(widths, at_once),
+        sums=at_once * CHUNK,
     )
 
 

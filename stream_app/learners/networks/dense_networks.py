@@ -1,4 +1,4 @@
-"""The memory of dense networks of one shape: `DenseNetworks` for Python, `DenseNetworksView` for compiled code.
+"""The memory of dense networks of one shape.
 
 Most methods have one network; an ensemble has several, whose arrays follow one another. The networks never meet:
 what one network does has the same bits alone and in an ensemble.
@@ -7,15 +7,15 @@ A network has layers of `widths` = inputs, hidden units..., 1. Its parameters ar
 the weights, inputs by units, then the biases.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import Field, Pointer, doubles_at, floats_at, longs_at, offset_pointer
+from stream_app.jit.compiler import inlined
+from stream_app.jit.memory import offset_pointer
+from stream_app.jit.tables import Mark
 from stream_app.records import Floats, Longs
 
 ZERO: Any = np.int64(0)
@@ -40,7 +40,14 @@ CHUNK = 128
 class DenseNetworks(NamedTuple):
     """Dense networks of one shape; n of them, each with p parameters.
 
+    Functions for one network work on the first one; `members_of` returns the networks that begin with the n-th.
+
     Attributes:
+        networks: n.
+        elements: p.
+        inputs: Numbers in an example.
+        layers: Layers of units; 0: networks of another kind, of which only the memory is known.
+        eight: Whether there is one hidden layer of 8 units.
         widths: int64 `[layers + 1]`: inputs, hidden units..., 1.
         parameters: float32 `[n * p]`, by network and layer: weights (inputs by units, C order), biases.
         first: float32 `[n * p]`, Adam's moving mean of the gradients.
@@ -48,33 +55,11 @@ class DenseNetworks(NamedTuple):
         powers: float64 `[n * 2]`, the running products beta1**t and beta2**t.
         rates: float64 `[2]`, the learning rate and the L2 factor.
         updates: int64 `[n]`, steps taken.
-        start: int64 `[1]`, shared buffer: where the example to predict begins.
-        places: int64, shared buffer: where a layer's inputs begin, or which networks are at work.
-        work: float32, shared buffer of `work_size` elements: activations and errors.
-        sums: float64, shared buffer, `CHUNK` elements an example.
-    """
-
-    widths: Longs
-    parameters: Floats
-    first: Floats
-    second: Floats
-    powers: NDArray[np.float64]
-    rates: NDArray[np.float64]
-    updates: Longs
-    start: Longs
-    places: Longs
-    work: Floats
-    sums: NDArray[np.float64]
-
-
-SHARED = ("start", "places", "work", "sums")
-"""The arrays that carry nothing from one operation to the next, so that all networks share them."""
-
-
-class DenseNetworksView(NamedTuple):
-    """`DenseNetworks` in compiled code: a pointer in place of each array, and the numbers that never change.
-
-    Functions for one network work on the first one of a view; `member_of` makes the view that begins with the n-th.
+        start: int64 `[1]`: where the example to predict begins.
+        places: int64: where a layer's inputs begin, or which networks are at work.
+        work: float32 `[work_elements]`, see `work_size`: activations and errors.
+        work_elements: Elements of `work`.
+        sums: float64, `CHUNK` elements an example.
     """
 
     networks: int
@@ -82,77 +67,26 @@ class DenseNetworksView(NamedTuple):
     inputs: int
     layers: int
     eight: bool
-    widths: Pointer
-    parameters: Pointer
-    first: Pointer
-    second: Pointer
-    powers: Pointer
-    rates: Pointer
-    updates: Pointer
-    start: Pointer
-    places: Pointer
-    work: Pointer
+    widths: Longs
+    parameters: Floats
+    first: Floats
+    second: Floats
+    powers: NDArray[np.float64]
+    rates: NDArray[np.float64]
+    updates: Longs
+    start: Annotated[Longs, Mark.SHARED]
+    places: Annotated[Longs, Mark.SHARED]
+    work: Annotated[Floats, Mark.SHARED]
     work_elements: int
-    sums: Pointer
+    sums: Annotated[NDArray[np.float64], Mark.SHARED]
 
 
-NETWORKS_FIELDS = len(DenseNetworksView._fields)
-
-
-def networks_fields(networks: DenseNetworks) -> Sequence[Field]:
-    """Return the fields of a descriptor from which `view_of_networks` makes the view, in its order."""
-    count, widths = len(networks.updates), networks.widths
-    return DenseNetworksView(
-        networks=count,
-        elements=len(networks.parameters) // count,
-        inputs=int(widths[0]),
-        layers=len(widths) - 1,
-        eight=len(widths) == 3 and int(widths[1]) == WIDTH,
-        widths=widths,
-        parameters=networks.parameters,
-        first=networks.first,
-        second=networks.second,
-        powers=networks.powers,
-        rates=networks.rates,
-        updates=networks.updates,
-        start=networks.start,
-        places=networks.places,
-        work=networks.work,
-        work_elements=len(networks.work),
-        sums=networks.sums,
-    )
-
-
-@compiled
-def view_of_networks(descriptor: Pointer) -> DenseNetworksView:
-    """Return the view of the networks whose fields begin here; their owner holds the arrays while it is in use."""
-    return DenseNetworksView(
-        descriptor[0],
-        descriptor[1],
-        descriptor[2],
-        descriptor[3],
-        descriptor[4] != 0,
-        longs_at(descriptor[5]),
-        floats_at(descriptor[6]),
-        floats_at(descriptor[7]),
-        floats_at(descriptor[8]),
-        doubles_at(descriptor[9]),
-        doubles_at(descriptor[10]),
-        longs_at(descriptor[11]),
-        longs_at(descriptor[12]),
-        longs_at(descriptor[13]),
-        floats_at(descriptor[14]),
-        descriptor[15],
-        doubles_at(descriptor[16]),
-    )
-
-
-@compiled
-def member_of(networks: DenseNetworksView, number: int) -> DenseNetworksView:
-    """Return the view of one network, given its number."""
+@inlined
+def members_of(networks: DenseNetworks, number: int, count: int) -> DenseNetworks:
+    """Return `count` of the networks, from the one with this number on."""
     before = number * networks.elements
-    return DenseNetworksView(
-        ONE,
+    return DenseNetworks(
+        count,
         networks.elements,
         networks.inputs,
         networks.layers,
@@ -170,6 +104,12 @@ def member_of(networks: DenseNetworksView, number: int) -> DenseNetworksView:
         networks.work_elements,
         networks.sums,
     )
+
+
+@inlined
+def member_of(networks: DenseNetworks, number: int) -> DenseNetworks:
+    """Return one of the networks, given its number."""
+    return members_of(networks, number, ONE)
 
 
 def parameter_count(widths: tuple[int, ...]) -> int:

@@ -15,13 +15,13 @@ from stream_app.jit.compiler import inlined
 from stream_app.jit.memory import Pointer
 from stream_app.learners.networks.activations import sigmoid
 from stream_app.learners.networks.any_width import forward, learn_any_width
-from stream_app.learners.networks.dense_networks import ONE, WIDTH, ZERO, DenseNetworksView, member_of
+from stream_app.learners.networks.dense_networks import ONE, WIDTH, ZERO, DenseNetworks, member_of
 from stream_app.learners.networks.simd import fill8, first, load8, store
 from stream_app.learners.networks.width8 import learn_8, learn_each_8, logit_8, predict_each_8
 
 
 @inlined
-def predict(networks: DenseNetworksView, source: Pointer, start: int, scores: Pointer) -> None:
+def predict(networks: DenseNetworks, source: Pointer, start: int, scores: Pointer) -> None:
     """Put each network's P(class 1) of one example into `scores`.
 
     Args:
@@ -46,7 +46,7 @@ def predict(networks: DenseNetworksView, source: Pointer, start: int, scores: Po
 
 @inlined
 def learn(
-    networks: DenseNetworksView,
+    networks: DenseNetworks,
     source: Pointer,
     starts: Pointer,
     targets: Pointer,
@@ -56,7 +56,7 @@ def learn(
 ) -> int:
     """Let network n take `steps[n]` steps on the same examples; return the sum of the steps.
 
-    Several networks learn one example at a time, with weight 1.
+    Several networks learn with weight 1.
 
     Args:
         networks: The networks.
@@ -67,17 +67,17 @@ def learn(
         weight: A factor of the loss, but not of its L2 term.
         steps: By network.
     """
-    if networks.eight and networks.networks == 1:
-        times: int = steps[0]
-        for _ in range(times):
-            learn_8(networks, source, starts, targets, count, weight)
-        return times
-    if networks.eight:
+    if networks.eight and networks.networks > 1 and count == 1:
         return learn_each_8(networks, source, starts, targets, steps)
     taken: int = ZERO
     for n in range(networks.networks):
-        member = member_of(networks, n)
-        for _ in range(steps[n]):
-            learn_any_width(member, source, starts, targets, count, weight)
-        taken += steps[n]
+        times = steps[n]
+        if times > 0:
+            member = member_of(networks, n)
+            for _ in range(times):
+                if networks.eight:
+                    learn_8(member, source, starts, targets, count, weight)
+                else:
+                    learn_any_width(member, source, starts, targets, count, weight)
+            taken += times
     return taken

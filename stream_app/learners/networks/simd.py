@@ -281,6 +281,19 @@ def clip(_typing: Typing, vector: Typing, _low: Typing, _high: Typing) -> tuple[
 
 
 @intrinsic
+def within(_typing: Typing, vector: Typing, _bound: Typing) -> tuple[Typing, Generator]:
+    """`within(x, b)`: x, b where x > b, -b where x < -b, for a vector b of positive numbers."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        value, bound = arguments
+        negated = builder.fneg(bound)
+        value = builder.select(builder.fcmp_ordered("<", value, negated), negated, value)
+        return builder.select(builder.fcmp_ordered(">", value, bound), bound, value)
+
+    return vector(vector, vector), generate
+
+
+@intrinsic
 def two_to(_typing: Typing, vector: Typing) -> tuple[Typing, Generator]:
     """`two_to(k + 1.5 * 2**23)`: 2**k for whole k from -126 to 127, read from the low bits of the sum."""
 

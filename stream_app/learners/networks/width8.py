@@ -12,14 +12,14 @@ import numpy as np
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer, offset_pointer
 from stream_app.learners.networks.activations import errors_of_logits, leaky_relu, leaky_relu_error, sigmoid
-from stream_app.learners.networks.adam import adam_step, adam_step_one, bias_corrections
+from stream_app.learners.networks.adam import LEAST_LIMIT, StepSizes, adam_step, adam_step_one, step_sizes
 from stream_app.learners.networks.dense_networks import (
     ONE,
     ONE_F32,
     WIDTH,
     ZERO,
     ZERO_F32,
-    DenseNetworksView,
+    DenseNetworks,
     member_of,
 )
 from stream_app.learners.networks.simd import Float32x8, fill8, fill16, join, load8, load16, narrow, store, total, widen
@@ -41,7 +41,7 @@ def _output_8(hidden: Float32x8, outgoing: Float32x8, bias: np.float32) -> np.fl
 
 
 @compiled
-def logit_8(network: DenseNetworksView, source: Pointer, start: int) -> np.float32:
+def logit_8(network: DenseNetworks, source: Pointer, start: int) -> np.float32:
     """Return the logit of the example at `source[start:]`."""
     inputs = network.inputs
     hidden = _hidden_8(network.parameters, inputs, source, start)
@@ -50,7 +50,7 @@ def logit_8(network: DenseNetworksView, source: Pointer, start: int) -> np.float
 
 
 @compiled
-def _forward_8(network: DenseNetworksView, source: Pointer, starts: Pointer, count: int, errors: int) -> None:
+def _forward_8(network: DenseNetworks, source: Pointer, starts: Pointer, count: int, errors: int) -> None:
     """Put the hidden activations of each example at the beginning of `work`, and the logits at `work[errors:]`."""
     inputs, parameters, work = network.inputs, network.parameters, network.work
     outgoing = load8(parameters, (inputs + 1) * WIDTH)
@@ -88,14 +88,13 @@ def _forward_8(network: DenseNetworksView, source: Pointer, starts: Pointer, cou
 
 @compiled
 def _descend_8(
-    network: DenseNetworksView,
+    network: DenseNetworks,
     source: Pointer,
     starts: Pointer,
     hiddens: int,
     errors: int,
     count: int,
-    size: np.float32,
-    scale: np.float32,
+    sizes: StepSizes,
 ) -> None:
     """Take one step from the activations and the errors in `work`.
 
@@ -106,8 +105,7 @@ def _descend_8(
         hiddens: Where the hidden activations begin in `work`; they are overwritten with the hidden errors.
         errors: Where the errors of the logits begin in `work`.
         count: The number of examples.
-        size: Adam's step size, see `adam.bias_corrections`.
-        scale: Adam's factor of the second moment's root.
+        sizes: Of the step.
     """
     inputs, parameters, work = network.inputs, network.parameters, network.work
     outgoing = load8(parameters, (inputs + 1) * WIDTH)
@@ -128,31 +126,30 @@ def _descend_8(
         for e in range(count):
             at, error = starts[e] + i, load8(work, hiddens + e * WIDTH)
             two = two + join(fill8(source[at]), fill8(source[at + 1])) * join(error, error)
-        adam_step(network, i * WIDTH, two + fill16(decay) * load16(parameters, i * WIDTH), size, scale)
+        adam_step(network, i * WIDTH, two + fill16(decay) * load16(parameters, i * WIDTH), sizes)
     if even < inputs:
         one = fill8(ZERO_F32)
         for e in range(count):
             one = one + fill8(source[starts[e] + even]) * load8(work, hiddens + e * WIDTH)
-        adam_step(network, even * WIDTH, one + fill8(decay) * load8(parameters, even * WIDTH), size, scale)
-    adam_step(network, inputs * WIDTH, join(bias_gradient, outgoing_gradient), size, scale)
-    adam_step_one(network, (inputs + 2) * WIDTH, last_gradient, size, scale)
+        adam_step(network, even * WIDTH, one + fill8(decay) * load8(parameters, even * WIDTH), sizes)
+    adam_step(network, inputs * WIDTH, join(bias_gradient, outgoing_gradient), sizes)
+    adam_step_one(network, (inputs + 2) * WIDTH, last_gradient, sizes)
 
 
 @compiled
 def learn_8(
-    network: DenseNetworksView, source: Pointer, starts: Pointer, targets: Pointer, count: int, weight: np.float32
+    network: DenseNetworks, source: Pointer, starts: Pointer, targets: Pointer, count: int, weight: np.float32
 ) -> None:
     """Take one step on `count` examples; see `kernels.learn`."""
     errors = count * WIDTH
     _forward_8(network, source, starts, count, errors)
     errors_of_logits(network.work, errors, targets, count, weight / np.float32(count))
-    size, scale = bias_corrections(network)
-    _descend_8(network, source, starts, ZERO, errors, count, size, scale)
+    _descend_8(network, source, starts, ZERO, errors, count, step_sizes(network, weight))
 
 
 @compiled
 def _forward_each_8(
-    networks: DenseNetworksView,
+    networks: DenseNetworks,
     source: Pointer,
     start: int,
     numbers: Pointer,
@@ -205,7 +202,7 @@ def _forward_each_8(
 
 
 @compiled
-def predict_each_8(networks: DenseNetworksView, source: Pointer, start: int, scores: Pointer) -> None:
+def predict_each_8(networks: DenseNetworks, source: Pointer, start: int, scores: Pointer) -> None:
     """Put each network's P(class 1) into `scores`: all logits, then eight sigmoids at once."""
     for n in range(networks.networks):
         networks.places[n] = n
@@ -215,9 +212,7 @@ def predict_each_8(networks: DenseNetworksView, source: Pointer, start: int, sco
 
 
 @compiled
-def learn_each_8(
-    networks: DenseNetworksView, source: Pointer, starts: Pointer, targets: Pointer, steps: Pointer
-) -> int:
+def learn_each_8(networks: DenseNetworks, source: Pointer, starts: Pointer, targets: Pointer, steps: Pointer) -> int:
     """Let network n take `steps[n]` steps on one example; return the sum of the steps.
 
     In each turn, every network that has a step left takes one, eight networks at a time. Their steps do not depend on
@@ -240,9 +235,10 @@ def learn_each_8(
             _forward_each_8(networks, source, starts[0], numbers, count, work, offset_pointer(work, errors))
             errors_of_logits(work, errors, offset_pointer(work, wanted), count, ONE_F32)
             for a in range(count):
-                work[sizes + a], work[scales + a] = bias_corrections(member_of(networks, numbers[a]))
+                own = step_sizes(member_of(networks, numbers[a]), ONE_F32)
+                work[sizes + a], work[scales + a] = own.size, own.scale
             for a in range(count):
-                member, size, scale = member_of(networks, numbers[a]), work[sizes + a], work[scales + a]
-                _descend_8(member, source, starts, a * WIDTH, errors + a, ONE, size, scale)
+                own = StepSizes(work[sizes + a], work[scales + a], LEAST_LIMIT)
+                _descend_8(member_of(networks, numbers[a]), source, starts, a * WIDTH, errors + a, ONE, own)
         taken += active
     return taken

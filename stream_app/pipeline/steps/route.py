@@ -13,6 +13,7 @@ _MALFORMED = int(Kind.MALFORMED)
 _WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
 _BAD_TIME = int(Reason.BAD_TIME)
 _UNKNOWN_STREAM = int(Reason.UNKNOWN_STREAM)
+_STREAM_STOPPED = int(Reason.STREAM_STOPPED)
 
 
 class RoutedColumns(NamedTuple):
@@ -38,7 +39,7 @@ class RoutedColumns(NamedTuple):
 
 @compiled
 def route_records(
-    batch: JoinInput, columns: RoutedColumns, opened: Integers, dimensions: Integers, max_features: int
+    batch: JoinInput, columns: RoutedColumns, opened: Integers, stopped: Longs, dimensions: Integers, max_features: int
 ) -> tuple[Integers, Bytes]:
     """Find the stream of each record.
 
@@ -46,6 +47,7 @@ def route_records(
         batch: The batch.
         columns: Its columns.
         opened: int32 `[streams]`, the position from which on each stream exists.
+        stopped: int64 `[streams]`, the position before which each stream is stopped.
         dimensions: int32 `[streams]`, features of each stream, changed in place: the first example of a stream whose
             dimension is 0 fixes it.
         max_features: The largest dimension that an example may fix.
@@ -73,6 +75,9 @@ def route_records(
             stream = columns.names[0][unknown] if is_example else columns.names[1][unknown]
         if stream < 0 or position < opened[stream]:
             why[position] = _UNKNOWN_STREAM
+            continue
+        if position < stopped[stream]:
+            why[position] = _STREAM_STOPPED
             continue
         if is_example and kind == _DATA:
             count = columns.feature_counts[row]

@@ -15,19 +15,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stream_app import __version__
 from stream_app.errors import ConfigurationError
+from stream_app.pipeline.task import Task
 from stream_app.records import Commit
 from stream_app.snapshot.format import FORMAT as SNAPSHOT_FORMAT
-from stream_app.snapshot.format import Manifest
+from stream_app.snapshot.format import Manifest, snapshot_key
 from stream_app.snapshot.segments import Blob, Book
-
-if TYPE_CHECKING:
-    from stream_app.pipeline.task import Task  # it imports Torch, which takes seconds
 
 FORMAT = 1
 
@@ -89,13 +87,14 @@ class TaskState(NamedTuple):
     progress_offset: int
     settings: str
     blobs: tuple[Blob, ...]
+    stopped: Mapping[str, str]
 
 
-def state_of(task: "Task", commit: Commit, progress_offset: int) -> TaskState:
+def state_of(task: Task, commit: Commit, progress_offset: int) -> TaskState:
     """Return the state of a task that has processed everything up to this commit record."""
-    drafted = Book().draft(task.states(), commit.sequence)
+    drafted = Book().draft(task.states(), snapshot_key(commit.sequence, 0))
     blobs = tuple(blob for blob in drafted if isinstance(blob, Blob))  # an empty book lists no older entries
-    return TaskState(commit, progress_offset, task.settings.to_json(), blobs)
+    return TaskState(commit, progress_offset, task.settings.to_json(), blobs, dict(task.stopped))
 
 
 def ended(partition: int, state: TaskState, since: tuple[int, int], outputs: Mapping[str, int]) -> Ended:
@@ -109,8 +108,8 @@ def ended(partition: int, state: TaskState, since: tuple[int, int], outputs: Map
         digest=commit.digest.hex(),
         offsets=(commit.examples_end, commit.labels_end),
         settings=state.settings,
-        unreadable=((0, 0, 0), (0, 0, 0)),
         entries=tuple(blob.entry(0) for blob in state.blobs),
+        stopped=state.stopped,
     )
     position = Position(since=since, progress_offset=state.progress_offset, outputs=dict(outputs), manifest=manifest)
     return Ended(position, {blob.key: blob.content for blob in state.blobs})

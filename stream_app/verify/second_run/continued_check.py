@@ -4,12 +4,12 @@ The reference join and the recount of metrics need all records from the first on
 all stages compares every byte of every output, and so every outcome and every metric.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from stream_app.backends.base import Committed
 from stream_app.config import Config
 from stream_app.records import Act, Commit
+from stream_app.verify.partition.deleted import Horizon
 from stream_app.verify.progress_check import ProgressCheck
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import Ended, ended
@@ -29,6 +29,8 @@ class Continued(NamedTuple):
         ended: What a checkpoint holds; None where the run ended early.
         models: Digest of all models after the run; None where the run ended early.
         stopped: Why the run ended early; None if it did not.
+        horizons: Where the output topics begin by now.
+        lacks_outputs: Whether outputs of the commits after the state were deleted.
     """
 
     commits: int
@@ -37,6 +39,8 @@ class Continued(NamedTuple):
     ended: Ended | None
     models: str | None
     stopped: str | None
+    horizons: Sequence[Horizon]
+    lacks_outputs: bool
 
 
 class ContinuedCheck:
@@ -59,17 +63,18 @@ class ContinuedCheck:
         self._reader = reader
         self._findings = findings
 
-    def run(self, committed: tuple[Committed | None, Committed | None], is_running: Callable[[], bool]) -> Continued:
-        """Check everything between the state and the committed offsets.
+    def run(self, last: Commit | None, is_running: Callable[[], bool]) -> Continued:
+        """Check everything between the state and the last commit.
 
         Args:
-            committed: The committed offsets of both inputs.
+            last: The last commit; None before the first commit.
             is_running: Says whether the group has committed more since: then further outputs are not unexpected.
         """
         topics, start = self._config.topics, self._start
         inputs = (topics.examples, topics.labels)
-        progress = ProgressCheck(topics.progress, inputs, self._partition, committed, self._findings, start.commit)
-        rerun = open_rerun(self._reader, self._config, self._partition, self._findings, start)
+        progress = ProgressCheck(topics.progress, inputs, self._partition, last, self._findings, start.commit)
+        horizons, lacks_outputs = self._reader.horizons(topics, start.progress_offset)
+        rerun = open_rerun(self._reader, self._config, self._partition, self._findings, start, horizons)
         commits = records = 0
         for step in progress.steps(self._records()):
             if isinstance(step.record, Commit):
@@ -80,7 +85,8 @@ class ContinuedCheck:
         rerun.finish(running=is_running())
         state, models = rerun.state(), rerun.models()
         where = None if state is None else ended(self._partition, state, start.since, rerun.output_ends())
-        return Continued(commits, records, _end(rerun, start, progress.ends), where, models, rerun.stopped)
+        end, found = _end(rerun, start, progress.ends), tuple(horizons.values())
+        return Continued(commits, records, end, where, models, rerun.stopped, found, lacks_outputs)
 
     def _records(self) -> Iterator[tuple[int, Commit | Act]]:
         """Yield the records of progress after the state; compare the state's commit record while it is there."""

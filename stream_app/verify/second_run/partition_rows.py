@@ -1,29 +1,35 @@
 """Give a fresh run the records of a partition."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from stream_app.backends.reading import Row
 from stream_app.config import Config
-from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS
 from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.verify.partition.deleted import Horizon
 from stream_app.verify.results import Findings
-from stream_app.verify.second_run.rerun import Rerun
+from stream_app.verify.second_run.rerun import OutputTopic, Rerun
 from stream_app.verify.second_run.start import Start
 from stream_app.verify.topic_reader import PartitionReader
 
 
 def open_rerun(
-    reader: PartitionReader, config: Config, partition: int, findings: Findings, start: Start | None = None
+    reader: PartitionReader,
+    config: Config,
+    partition: int,
+    findings: Findings,
+    begin: tuple[int, int] | Start,
+    horizons: Mapping[str, Horizon],
 ) -> Rerun:
-    """Return a run of a task from the first record on, or from a state."""
+    """Return a run of a task from its first input offsets on, or from a state."""
     topics = config.topics
-    names = {name: getattr(topics, name.replace("-", "_")) for name in OUTPUT_TOPICS}
-    outputs: dict[str, tuple[str, Callable[[int], Iterator[Row]]]] = {
-        name: (full, partial(reader.rows, full)) for name, full in names.items()
-    }
-    outputs["dead-letters"] = (topics.dead_letters, partial(_letters, reader, topics.dead_letters))
-    begins = (0, 0) if start is None else start.ends
+    outputs = {}
+    for name in OUTPUT_TOPICS:
+        horizon = horizons[name.replace("-", "_")]
+        read = partial(_letters, reader) if name == DEAD_LETTERS else reader.rows
+        outputs[name] = OutputTopic(horizon.topic, partial(read, horizon.topic), horizon)
+    begins = begin.ends if isinstance(begin, Start) else begin
     return Rerun(
         partition,
         inputs=(topics.examples, topics.labels),
@@ -32,7 +38,7 @@ def open_rerun(
         outputs=outputs,
         findings=findings,
         decode=reader.content,
-        start=start,
+        begin=begin,
     )
 
 

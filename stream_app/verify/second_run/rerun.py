@@ -1,6 +1,6 @@
 """Run a task again along the recorded ranges, and compare every output with what the topics have.
 
-`audit` and `metrics_check` compute outputs by rules of their own, without the scores. Here all stages of the
+`audit` and `metrics.recount` compute outputs by rules of their own, without the scores. Here all stages of the
 application are run again from the first record on, or from a state of the task, and every output must be equal to the
 bit, so that the scores and the models of all learners are compared too. After a difference the comparison continues.
 
@@ -25,6 +25,7 @@ from stream_app.pipeline.task import Task
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header
 from stream_app.snapshot.identity import RULES
+from stream_app.verify.partition.deleted import Fate, Horizon
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import TaskState, state_of
 from stream_app.verify.second_run.start import Start
@@ -37,9 +38,8 @@ MAX_DIFFERENCES = 100
 
 
 class Cells(NamedTuple):
-    """An output record without its offset."""
+    """An output record without its offset and its time in the log."""
 
-    timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
@@ -59,10 +59,16 @@ class _Topic:
     last: int = -1
     differences: int = 0
 
-    def expect(self, records: OutputRecords) -> None:
-        """Add records that a fresh run writes, and compare as far as the lookahead allows."""
-        for row, cells in enumerate(zip(records.timestamps.tolist(), records.keys, records.values, strict=True)):
-            self.wanted.append(Cells(*cells, tuple(records.headers.get(row, ()))))
+    def expect(self, records: OutputRecords, fate: Fate) -> None:
+        """Add records that a fresh run writes, except deleted ones, and compare as far as the lookahead allows."""
+        if fate == "deleted":
+            return
+        is_kept = fate == "kept"
+        for row, cells in enumerate(zip(records.keys, records.values, strict=True)):
+            wanted = Cells(*cells, tuple(records.headers.get(row, ())))
+            is_kept = is_kept or (self._look_ahead(1) and _cells(self.found[0]) == wanted)
+            if is_kept:
+                self.wanted.append(wanted)
         while len(self.wanted) > AHEAD_RECORDS:
             self._compare()
 
@@ -144,7 +150,7 @@ class _Topic:
 
     def _differences(self, here: Cells, fresh: Cells) -> Iterator[str]:
         """Yield what differs between the topic and a fresh run."""
-        for name in ("timestamp_ms", "key", "headers"):
+        for name in ("key", "headers"):
             one, two = getattr(here, name), getattr(fresh, name)
             if one != two:
                 yield f"{name} {one!r}, not {two!r}"
@@ -161,7 +167,15 @@ class _Topic:
 
 
 def _cells(row: Row) -> Cells:
-    return Cells(row.timestamp_ms, row.key, row.value, tuple(row.headers))
+    return Cells(row.key, row.value, tuple(row.headers))
+
+
+class OutputTopic(NamedTuple):
+    """An output topic: its full name, what yields its records from an offset on, and what was deleted of it."""
+
+    topic: str
+    rows: Callable[[int], Iterable[Row]]
+    horizon: Horizon
 
 
 class _Side:
@@ -171,14 +185,12 @@ class _Side:
         self._rows = rows
         self._ahead: Row | None = None
         self.end = begin
-        self.first: int | None = None
 
     def below(self, end: int) -> RawRecords:
         """Return the next records below this offset."""
         rows: list[Row] = []
         while end > self.end and (row := self._ahead or next(self._rows, None)) is not None:
             self._ahead = None
-            self.first = row.offset if self.first is None else self.first
             if row.offset >= end:
                 self._ahead = row
                 break
@@ -200,11 +212,11 @@ class Rerun:
         partition: Number of the task.
         inputs: Full names of the two input topics.
         progress: Full name of its progress topic.
-        sides: The records of both inputs, from the first on, or from the next one after `start`.
-        outputs: For each of `OUTPUT_TOPICS`, its full name and what yields its records from an offset on.
+        sides: The records of both inputs, from there on.
+        outputs: The topics of `OUTPUT_TOPICS`.
         findings: Where findings are added.
         decode: Returns the record of an output's value, for findings; None if it cannot be decoded.
-        start: The state with which the run begins; None to begin with nothing.
+        begin: The first input offsets (examples, labels), or the state with which the run begins.
 
     Attributes:
         stopped: Why the run ended early; None if it did not.
@@ -217,23 +229,23 @@ class Rerun:
         inputs: tuple[str, str],
         progress: str,
         sides: tuple[Iterable[Row], Iterable[Row]],
-        outputs: Mapping[str, tuple[str, Callable[[int], Iterable[Row]]]],
+        outputs: Mapping[str, OutputTopic],
         findings: Findings,
         decode: Callable[[bytes | None], object],
-        start: Start | None = None,
+        begin: tuple[int, int] | Start,
     ) -> None:
         self.stopped: str | None = None
         self._partition = partition
         self._inputs = inputs
         self._progress = progress
-        begins = (0, 0) if start is None else start.ends
+        start = begin if isinstance(begin, Start) else None
+        begins = begin.ends if isinstance(begin, Start) else begin
         self._sides = (_Side(iter(sides[0]), begins[0]), _Side(iter(sides[1]), begins[1]))
         self._outputs = outputs
         self._findings = findings
         self._decode = decode
         self._topics: dict[str, _Topic] = {}  # empty after a snapshot, until the next commit says where its outputs are
         self._task: Task | None = None
-        self._has_start = start is not None
         self._digests = [GENESIS, GENESIS]  # of this run, and the recorded one
         self._last: tuple[int, Commit] | None = None
         self._before_acts: TaskState | None = None
@@ -243,14 +255,16 @@ class Rerun:
             self._task, self._last = start.task, (start.progress_offset, start.commit)
             self._digests = [start.commit.digest, start.commit.digest]
             if start.outputs:
-                self._open({name: start.outputs[outputs[name][0]] for name in OUTPUT_TOPICS})
+                ends = {name: start.outputs[outputs[name].topic] for name in OUTPUT_TOPICS}
+                self._open({name: 0 if outputs[name].horizon.is_of_older else end for name, end in ends.items()})
 
     def _open(self, firsts: Mapping[str, int]) -> None:
         """Begin to read the output topics at these offsets."""
-        for name, (topic, rows) in self._outputs.items():
+        for name, output in self._outputs.items():
             first = firsts[name]
+            rows = iter(output.rows(first))
             self._topics[name] = _Topic(
-                topic, self._partition, iter(rows(first)), self._findings, self._decode, last=first - 1
+                output.topic, self._partition, rows, self._findings, self._decode, last=first - 1
             )
 
     def take(self, offset: int, record: Commit | Act) -> None:
@@ -285,12 +299,11 @@ class Rerun:
         examples, labels = (
             side.below(end) for side, end in zip(self._sides, (commit.examples_end, commit.labels_end), strict=True)
         )
-        for name, side in zip(self._inputs, self._sides, strict=True):
-            if side.first and not self._has_start:
-                self.stopped = f"{name} starts at offset {side.first}"
-                return
         if not self._topics:
-            firsts = {name: getattr(commit, f"{name.replace('-', '_')}_start") for name in OUTPUT_TOPICS}
+            firsts = {
+                name: 0 if topic.horizon.is_of_older else getattr(commit, f"{name.replace('-', '_')}_start")
+                for name, topic in self._outputs.items()
+            }
             if min(firsts.values()) < 0:
                 self.stopped = (
                     f"{self._progress}[{self._partition}] offset {offset}: does not say where its outputs are"
@@ -299,7 +312,7 @@ class Rerun:
             self._open(firsts)
         outputs = self._task.step(examples, labels)
         for name, topic in self._topics.items():
-            topic.expect(outputs.topics[name])
+            topic.expect(outputs.topics[name], self._outputs[name].horizon.fate(commit))
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
         links = [chain_digest(digest, ranges, outputs) for digest in self._digests]
         if commit.digest not in links:

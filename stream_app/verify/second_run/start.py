@@ -5,7 +5,7 @@ cannot be checked any more.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,14 +22,10 @@ from stream_app.snapshot.format import (
     Place,
     Snapshot,
     join_chunks,
-    parse_snapshot,
     read_manifest,
 )
 from stream_app.snapshot.segments import load_task
 from stream_app.verify.second_run.checkpoint import Ended
-
-FIRST_SNAPSHOT_FIELD = {"1": 3, "2": 3, "3": 4}
-"""The place of the first snapshot in the metadata of committed offsets, by its format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +70,22 @@ def at_checkpoint(ended: Ended, inputs: tuple[str, str], where: str) -> Start:
 
 
 def at_oldest_snapshot(
-    cluster: Cluster, changelog: TopicPartition, inputs: tuple[str, str], metadata: str, lows: tuple[int, int, int]
+    cluster: Cluster,
+    changelog: TopicPartition,
+    inputs: tuple[str, str],
+    snapshots: Sequence[Snapshot],
+    lows: tuple[int, int, int],
 ) -> Start | None:
-    """Return the oldest snapshot that the committed offsets name and whose ranges can still be read.
+    """Return the oldest snapshot that progress names and whose ranges can still be read.
 
     Args:
         cluster: Where the topics are.
         changelog: The partition with the snapshots.
         inputs: Full names of the inputs.
-        metadata: That of the committed offsets.
+        snapshots: The snapshots that progress names, newest first.
         lows: The first offsets that are left of progress, examples and labels.
     """
-    for snapshot in reversed(_snapshots(metadata)):
+    for snapshot in reversed(snapshots):
         where = f"{changelog.topic}[{changelog.partition}] offset {snapshot.manifest.offset}"
         try:
             manifest = read_manifest(_content(cluster, changelog, snapshot.manifest), where)
@@ -98,15 +98,6 @@ def at_oldest_snapshot(
             continue
         return Start(task, _commit(manifest), snapshot.progress_offset, manifest.offsets)
     return None
-
-
-def _snapshots(metadata: str) -> list[Snapshot]:
-    """Return the snapshots that the metadata of committed offsets names, newest first."""
-    words = metadata.split()
-    try:
-        return [parse_snapshot(word) for word in words[FIRST_SNAPSHOT_FIELD[words[0]] :]]
-    except (IndexError, KeyError, ValueError):
-        return []
 
 
 def _content(cluster: Cluster, changelog: TopicPartition, place: Place) -> bytes:
@@ -131,4 +122,4 @@ def _task(manifest: Manifest, blobs: Mapping[str, bytes], inputs: tuple[str, str
 
 def _commit(manifest: Manifest) -> Commit:
     (examples, labels), digest = manifest.offsets, bytes.fromhex(manifest.digest)
-    return Commit(manifest.sequence, examples, examples, labels, labels, digest, 0, None)
+    return Commit(manifest.sequence, examples, examples, labels, labels, digest, 0)

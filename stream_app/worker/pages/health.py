@@ -15,14 +15,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
 
 from stream_app.backends.base import Clock, TopicPartition, pair
 from stream_app.errors import StateError
 from stream_app.recovery.live_task import BatchCounts
+from stream_app.snapshot.stops import MAX_NAMED_STOPS, stop_text
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import STEP_LIMIT_S, Observer, resume_hint
+from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.pages import metrics
 
 READY_LIMIT_S = 15.0
@@ -37,7 +39,8 @@ class TaskHealth:
         state: Where it is.
         committed: Offsets (examples, labels); None: not known yet.
         restored: The offsets that its replay has reached; None: its replay has not begun, or has ended.
-        problem: Why it is tripped or parked.
+        problem: Why it is parked.
+        stopped: The reasons of the streams that the breaker has stopped, by stream.
         hanging: Where a transaction does not end for which it waits; "" for nowhere.
         assigned_s: When its restore began (monotonic).
         saved_s: When its newest snapshot was complete, or when it became live (monotonic); None: not yet.
@@ -47,6 +50,7 @@ class TaskHealth:
     committed: tuple[int, int] | None = None
     restored: tuple[int, int] | None = None
     problem: str | None = None
+    stopped: Mapping[str, str] = field(default_factory=dict)
     hanging: str = ""
     assigned_s: float = 0.0
     saved_s: float | None = None
@@ -61,13 +65,12 @@ class TaskHealth:
         if self.hanging:
             return f"task {task}: waits for a transaction in {self.hanging} that does not end"
         text = f"task {task}: {self.state}"
-        if self.state is TaskState.TRIPPED:
-            return f"{text}: {self.problem}; {resume_hint(task)}"
         if self.state is TaskState.PARKED:
             return f"{text}: {self.problem}"
         if self.restored is not None and self.committed is not None:
             return f"{text}: offsets {pair(self.restored)} of {pair(self.committed)}"
-        return text
+        stops = islice(self.stopped.items(), MAX_NAMED_STOPS)
+        return "\n".join([text, *(stop_text(task, stream, reason) for stream, reason in stops)])
 
 
 class Step(NamedTuple):
@@ -89,6 +92,7 @@ class Health:
         step: What the main loop is inside of; None: nothing of our own.
         round_s: When the last round ended.
         heard_s: When a broker answered last.
+        outage_cause: Why no broker can be reached, as far as the clients say, after a colon.
         committed_s: When a transaction was committed last; before the first one, when the worker started.
     """
 
@@ -98,6 +102,7 @@ class Health:
     step: Step | None = None
     round_s: float | None = None
     heard_s: float | None = None
+    outage_cause: str = ""
     committed_s: float = 0.0
 
     @property
@@ -140,7 +145,7 @@ class Health:
             step = f"; at work: {self.step.what}" if self.step else ""
             yield f"no round has ended for {self.now_s - self.round_s:.0f} s{step}"
         if self.heard_s is not None and self.now_s - self.heard_s > READY_LIMIT_S and not self.step:
-            yield f"no Kafka broker has answered for {self.now_s - self.heard_s:.0f} s"
+            yield f"no Kafka broker has answered for {self.now_s - self.heard_s:.0f} s{self.outage_cause}"
 
 
 class _TimedStep(AbstractContextManager[None]):
@@ -173,6 +178,7 @@ class HealthObserver(Observer):
         now_s = clock.monotonic_s()
         self._facts: dict[str, Any] = dict.fromkeys(("step", "round_s", "heard_s"))  # fields of Health
         self._facts["committed_s"] = now_s
+        self._facts["outage_cause"] = ""
         self._tasks: dict[int, TaskHealth] = {}
         self._committed: dict[int, tuple[int, int]] = {}  # apart from `_tasks`, since it changes in each round
 
@@ -206,11 +212,17 @@ class HealthObserver(Observer):
         if step is not None:
             self._note(step=step._replace(since_s=self._clock.monotonic_s()))
 
+    def cut_off(self, cause: str) -> None:
+        """Record why no broker can be reached."""
+        super().cut_off(cause)
+        self._facts["outage_cause"] = cause
+
     def round_ended(self, silence_s: float) -> None:
         """Record the end of a round, with or without a commit."""
         super().round_ended(silence_s)
         now_s = self._clock.monotonic_s()
         self._facts["round_s"], self._facts["heard_s"] = now_s, now_s - silence_s
+        self._facts["outage_cause"] = ""
 
     def assigned(self, tasks: Sequence[int]) -> None:
         """Record that the group gave these tasks to this worker."""
@@ -228,12 +240,11 @@ class HealthObserver(Observer):
                 self._committed.pop(task, None)
         self._note(is_joined=False)
 
-    def owned(self, task: int, committed: tuple[int, int]) -> None:
+    def owned(self, task: int) -> None:
         """Record that a task must be restored."""
-        super().owned(task, committed)
+        super().owned(task)
         now_s = self._clock.monotonic_s()
-        self._committed[task] = committed
-        self._change(task, state=TaskState.ASSIGNED, restored=None, problem=None, assigned_s=now_s)
+        self._change(task, state=TaskState.ASSIGNED, restored=None, problem=None, assigned_s=now_s, stopped={})
 
     def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
         """Record that a task came back as it was."""
@@ -244,11 +255,14 @@ class HealthObserver(Observer):
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record the progress of a task's restore."""
         super().restoring(task, state, offsets, goal)
+        if state is TaskState.REPLAYING:  # progress has been read
+            self._committed[task] = goal
         self._change(task, state=state, restored=offsets)
 
-    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
         """Record that a task is live."""
-        super().restored(task, sequence, snapshot, records)
+        super().restored(task, sequence, committed, snapshot, records)
+        self._committed[task] = committed
         now_s = self._clock.monotonic_s()
         self._update(task, lambda known: self._became_live(task, known, now_s))
 
@@ -256,9 +270,9 @@ class HealthObserver(Observer):
         self.figures.set(metrics.RESTORE_SECONDS, now_s - known.assigned_s, task)
         return replace(known, state=TaskState.LIVE, restored=None, saved_s=now_s)
 
-    def saved(self, task: int, sequence: int) -> None:
+    def saved(self, task: int, sequence: int, *, has_purged: bool) -> None:
         """Record that a snapshot is complete in the changelog."""
-        super().saved(task, sequence)
+        super().saved(task, sequence, has_purged=has_purged)
         self._change(task, saved_s=self._clock.monotonic_s())
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
@@ -278,15 +292,23 @@ class HealthObserver(Observer):
         super().parked(task, problem)
         self._change(task, state=TaskState.PARKED, restored=None, problem=str(problem))
 
-    def tripped(self, task: int, problem: str) -> None:
-        """Record that the breaker stopped a task."""
-        super().tripped(task, problem)
-        self._change(task, state=TaskState.TRIPPED, restored=None, problem=problem)
+    def stopped_streams(self, task: int, stops: Mapping[str, str]) -> None:
+        """Record which streams of a task the breaker stopped."""
+        super().stopped_streams(task, stops)
+        if stops:
+            self._update(task, lambda known: replace(known, stopped={**known.stopped, **stops}))
 
-    def resumed(self, task: int) -> None:
-        """Record that an operator resumed a task."""
-        super().resumed(task)
-        self._change(task, state=TaskState.LIVE, problem=None)
+    def resumed_streams(self, task: int, streams: Sequence[str]) -> None:
+        """Record that an operator resumed streams."""
+        super().resumed_streams(task, streams)
+        if streams:
+            left = set(streams)
+            self._update(
+                task,
+                lambda known: replace(
+                    known, stopped={name: why for name, why in known.stopped.items() if name not in left}
+                ),
+            )
 
     def transaction_committed(self, began_s: float) -> None:
         """Record that a transaction was committed that began at this monotonic time."""

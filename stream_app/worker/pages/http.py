@@ -16,10 +16,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from ipaddress import ip_address
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Thread
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -164,7 +166,7 @@ class PageServer:
     def __init__(self, host: str, port: int, pages: Mapping[str, Application]) -> None:
         try:
             server = _Server6 if ":" in host else _Server
-            self._server = make_server(host, port, _router(pages), server, _Handler)
+            self._server = make_server(host, port, _router(pages, host), server, _Handler)
         except OSError as error:
             setting = "http_port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "http_host"
             raise ConfigurationError(
@@ -183,13 +185,37 @@ class PageServer:
         self._thread.join(JOIN_TIMEOUT_S)
 
 
-def _router(pages: Mapping[str, Application]) -> Application:
+def _is_loopback(name: str) -> bool:
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def is_served(host: str, listens_at: str) -> bool:
+    """Say whether a request with this Host header is answered.
+
+    A web page in a browser of this machine could otherwise read the pages of a server on the loopback interface under a
+    name of its own (DNS rebinding). Where others may connect, every name is allowed.
+
+    Args:
+        host: The header, with or without a port; empty: there is none, as no browser does.
+        listens_at: The address of the server.
+    """
+    name = urlsplit(f"//{host}").hostname or ""
+    return not host or not _is_loopback(listens_at) or _is_loopback(name)
+
+
+def _router(pages: Mapping[str, Application], listens_at: str) -> Application:
     """Return one application that dispatches to the pages."""
 
     def route(environ: Mapping[str, Any], start: StartResponse) -> Iterable[bytes]:
         def start_response(status: str, headers: list[tuple[str, str]]) -> object:
             return start(status, [*headers, *SECURITY_HEADERS])
 
+        if not is_served(environ.get("HTTP_HOST", ""), listens_at):
+            text = "the pages are served under the names of the loopback interface only\n"
+            return answer(Page(HTTPStatus.MISDIRECTED_REQUEST, text), start_response)
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD"):
             return answer(Page(HTTPStatus.METHOD_NOT_ALLOWED, "pages are read with GET\n"), start_response)

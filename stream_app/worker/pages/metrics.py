@@ -116,6 +116,13 @@ ABORTED_TRANSACTIONS = Metric(
 
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
+PARTITIONS = Metric(
+    "areba_partitions",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Partitions of each input that the application reads: the number of its tasks, over all workers.",
+    (),
+)
 TASK_STATE = Metric(
     "areba_task_state",
     Kind.GAUGE,
@@ -134,7 +141,8 @@ LAG_RECORDS = Metric(
     "areba_lag_records",
     Kind.GAUGE,
     Unit.RECORDS,
-    "Records of an input that are not processed yet, as far as the Kafka client knows the end of the partition.",
+    "Offsets of an input after the committed one, up to the end of the partition (the high watermark) as far as the "
+    "Kafka client knows it. What an open transaction holds back counts.",
     ("task", "input"),
 )
 LAG_SECONDS = Metric(
@@ -195,6 +203,19 @@ UNSAVED_WORK = Metric(
     Unit.SECONDS,
     "Processing time since the newest snapshot: about the time that a restore would repeat.",
 )
+OLD_STREAMS = Metric(
+    "areba_old_event_time_streams",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Streams of the task whose newest records have event times older than three quarters of the inputs' retention.",
+)
+RETENTION_USED = Metric(
+    "areba_snapshot_retention_used_ratio",
+    Kind.GAUGE,
+    Unit.RATIO,
+    "Share of its topic's retention, by time or size, that the oldest record that a restore needs has used. A snapshot "
+    "is taken at 0.25; from 1 on, the broker may delete the record, and the task could not be restored.",
+)
 SNAPSHOTS = Metric("areba_snapshots_total", Kind.COUNTER, Unit.COUNT, "Complete snapshots.")
 SNAPSHOT_BYTES = Metric("areba_snapshot_bytes_total", Kind.COUNTER, Unit.BYTES, "Bytes that these snapshots wrote.")
 MEMORY_ALLOCATED = Metric(
@@ -225,7 +246,22 @@ STREAMS_WITHOUT_LABELS = Metric(
     "areba_streams_without_labels",
     Kind.GAUGE,
     Unit.COUNT,
-    "Streams of the task whose labels have stopped coming, or of whose examples too many end without a label.",
+    "Streams of the task whose labels have stopped coming, of whose examples too many end without a label, or of whose "
+    "newest labels most meet no example.",
+)
+CROWDED_STREAMS = Metric(
+    "areba_crowded_streams",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Streams of the task with a table near its bound that will lose what is needed: examples before their labels come, "
+    "labels before their examples come, or ids of closed examples within five minutes.",
+)
+STOPPED_STREAMS = Metric(
+    "areba_stopped_streams",
+    Kind.GAUGE,
+    Unit.FLAG,
+    "1 while the breaker has stopped this stream of the task; streams that were never stopped have no value.",
+    ("task", "stream"),
 )
 STREAMS_LEFT_OUT = Metric(
     "areba_streams_left_out",
@@ -258,7 +294,7 @@ LABELS_MISSING = Metric(
     "areba_labels_missing",
     Kind.GAUGE,
     Unit.FLAG,
-    "1 if the labels of a stream have stopped coming, or too many of its examples end without a label; else 0.",
+    "1 while the labels of a stream are missing, see areba_streams_without_labels; else 0.",
     ("task", "stream"),
 )
 CHAMPION = Metric(
@@ -289,6 +325,20 @@ SPECIFICITY = Metric(
     "Specificity of a learner: its accuracy on class 0, with the same fading factor.",
     ("task", "stream", "learner"),
 )
+LIMITED_EXAMPLES = Metric(
+    "areba_limited_examples",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Examples, since the task was restored, with a feature beyond 1e6: without a scaler, a network takes it as 1e6.",
+    ("task", "stream", "learner"),
+)
+REFUSED_STEPS = Metric(
+    "areba_refused_steps",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Steps of a network of your own, since the task was restored, that were not taken: a gradient was not finite.",
+    ("task", "stream", "learner"),
+)
 CHANGES = Metric(
     "areba_changes",
     Kind.GAUGE,
@@ -298,48 +348,8 @@ CHANGES = Metric(
     ("task", "stream", "learner"),
 )
 
-METRICS = (
-    BUILD_INFO,
-    RECENT_RESTARTS,
-    FENCED,
-    MEMORY_LIMIT,
-    MEMORY_BOUND,
-    STEP_SECONDS,
-    ROUND_AGE,
-    COMMIT_AGE,
-    BROKER_AGE,
-    COMMIT_SECONDS,
-    ABORTED_TRANSACTIONS,
-    TASK_STATE,
-    COMMITTED_OFFSET,
-    LAG_RECORDS,
-    LAG_SECONDS,
-    INPUT_RECORDS,
-    OUTPUT_RECORDS,
-    DEAD_LETTERS,
-    MISPLACED_RECORDS,
-    MISPLACED_STREAMS,
-    RESTORE_SECONDS,
-    SNAPSHOT_AGE,
-    UNSAVED_WORK,
-    SNAPSHOTS,
-    SNAPSHOT_BYTES,
-    MEMORY_ALLOCATED,
-    TABLE_ENTRIES,
-    TABLE_USED,
-    STREAMS_WITHOUT_LABELS,
-    STREAMS_LEFT_OUT,
-    LABEL_SILENCE,
-    LABEL_DELAY,
-    UNLABELLED_SHARE,
-    LABELS_MISSING,
-    CHAMPION,
-    GMEAN,
-    RECALL,
-    SPECIFICITY,
-    CHANGES,
-)
-"""All metrics of ours."""
+METRICS = tuple(value for value in [*globals().values()] if isinstance(value, Metric))
+"""All metrics of ours, in the order of their declarations."""
 
 PROCESS_METRICS = (
     Metric("process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, "CPU time of the process.", ()),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import schemas
 from ops.broker import Broker
-from producers import cli
+from stream_app import schemas
+from stream_app.producers import cli
 from stream_app.records import Example, Side
 from stream_app.serialization import codec
 from stream_app.serialization.avro import HEADER_BYTES

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ops.broker import Broker
-from producers.events import events, id_prefix
-from producers.schedule import schedule
 from stream_app.pipeline.prequential import COLUMNS
 from stream_app.pipeline.stream import seed_of
+from stream_app.producers.events import events, id_prefix
+from stream_app.producers.schedule import schedule
 from stream_app.records import Metric, Prediction, Side
 from stream_app.serialization import codec
 from study.report.scores import prequential_sums

@@ -25,7 +25,7 @@ def _ex(id_: str, at_ms: int, fate: str, value: float = 1.0) -> Row:
 
 
 def _la(id_: str, at_ms: int, fate: str, label_: int = 1, revision: int = 0) -> Row:
-    return Sent(Side.LABELS, 0, at_ms, b"", codec.encode(Label("", id_, label_, revision))), fate
+    return Sent(Side.LABELS, 0, at_ms, b"", codec.encode_unchecked(Label("", id_, label_, revision))), fate
 
 
 def _advance(side: Side, to_ms: int, at_ms: int) -> Row:
@@ -33,7 +33,7 @@ def _advance(side: Side, to_ms: int, at_ms: int) -> Row:
 
 
 def _promote(learner: str, at_ms: int, fate: str = "mark") -> Row:
-    return Sent(Side.EXAMPLES, 0, at_ms, b"", codec.encode(Mark("", MarkKind.PROMOTE, learner=learner))), fate
+    return Sent(Side.EXAMPLES, 0, at_ms, b"", codec.encode_unchecked(Mark("", MarkKind.PROMOTE, learner=learner))), fate
 
 
 def _raw(side: Side, value: bytes | None, fate: str, key: bytes = b"a key") -> Row:
@@ -113,33 +113,39 @@ JOIN_CASES: Mapping[str, Sequence[Row]] = {
     "promotes-nobody": [_promote("nobody", 0, "unknown-learner"), _ex("a", 1, "pending")],
 }
 
-HEAD = codec.encode(Example("odd", "a", [1.0, 2.0]))
+HEAD = codec.encode_unchecked(Example("odd", "a", [1.0, 2.0]))
 
 ODD_ROWS: Mapping[str, Row] = {
     "cut-off": _raw(EXAMPLES, HEAD[:-3], "undecodable"),
     "byte-left-over": _raw(EXAMPLES, HEAD + b"\0", "undecodable"),
     "no-value": _raw(EXAMPLES, None, "undecodable"),
-    "mark-without-time": _raw(LABELS, codec.encode(Mark("odd", MarkKind.ADVANCE)), "undecodable"),
+    "mark-without-time": _raw(LABELS, codec.encode_unchecked(Mark("odd", MarkKind.ADVANCE)), "undecodable"),
     "garbage": _raw(LABELS, b"{'id': 3}", "wrong-schema"),
-    "label-among-examples": _raw(EXAMPLES, codec.encode(Label("odd", "a", 1)), "wrong-schema"),
+    "label-among-examples": _raw(EXAMPLES, codec.encode_unchecked(Label("odd", "a", 1)), "wrong-schema"),
     "example-among-labels": _raw(LABELS, HEAD, "wrong-schema"),
-    "large-example": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0] * MAX_RECORD_BYTES)), "too-large"),
+    "large-example": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [1.0] * MAX_RECORD_BYTES)), "too-large"),
     "large-label": _raw(LABELS, bytes(MAX_RECORD_BYTES + 1), "too-large"),
-    "one-feature": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0])), "wrong-dimension", b"odd"),
-    "no-feature": _raw(EXAMPLES, codec.encode(Example("odd", "a", [])), "wrong-dimension"),
-    "nan": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0, NAN])), "not-finite"),
-    "infinite": _raw(EXAMPLES, codec.encode(Example("odd", "a", [-INFINITY, 1.0])), "not-finite"),
-    "empty-id": _raw(EXAMPLES, codec.encode(Example("odd", "", [1.0, 2.0])), "bad-id"),
-    "long-id": _raw(LABELS, codec.encode(Label("odd", "a" * 65, 1)), "bad-id"),
-    "empty-stream": _raw(EXAMPLES, codec.encode(Example("", "a", [1.0, 2.0])), "bad-id"),
-    "class-2": _raw(LABELS, codec.encode(Label("odd", "a", 2)), "bad-label"),
-    "revision-below-0": _raw(LABELS, codec.encode(Label("odd", "a", 1, revision=-1)), "bad-label"),
+    "one-feature": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [1.0])), "wrong-dimension", b"odd"),
+    "no-feature": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [])), "wrong-dimension"),
+    "nan": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [1.0, NAN])), "not-finite"),
+    "infinite": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [-INFINITY, 1.0])), "not-finite"),
+    "empty-id": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "", [1.0, 2.0])), "bad-id"),
+    "long-id": _raw(LABELS, codec.encode_unchecked(Label("odd", "a" * 65, 1)), "bad-id"),
+    "empty-stream": _raw(EXAMPLES, codec.encode_unchecked(Example("", "a", [1.0, 2.0])), "bad-id"),
+    "class-2": _raw(LABELS, codec.encode_unchecked(Label("odd", "a", 2)), "bad-label"),
+    "revision-below-0": _raw(LABELS, codec.encode_unchecked(Label("odd", "a", 1, revision=-1)), "bad-label"),
     "example-by-id": _raw(EXAMPLES, HEAD, "wrong-key", b"a"),
-    "label-by-id": _raw(LABELS, codec.encode(Label("odd", "a", 1)), "wrong-key", b"a"),
-    "mark-by-another-stream": _raw(LABELS, codec.encode(Mark("odd", MarkKind.ADVANCE, time_ms=1)), "wrong-key", b"who"),
-    "unknown-example": _raw(EXAMPLES, codec.encode(Example("who", "a", [1.0, 2.0])), "unknown-stream", b"who"),
-    "unknown-label": _raw(LABELS, codec.encode(Label("who", "a", 1)), "unknown-stream", b"who"),
-    "unknown-mark": _raw(LABELS, codec.encode(Mark("who", MarkKind.ADVANCE, time_ms=1)), "unknown-stream", b"who"),
+    "label-by-id": _raw(LABELS, codec.encode_unchecked(Label("odd", "a", 1)), "wrong-key", b"a"),
+    "mark-by-another-stream": _raw(
+        LABELS, codec.encode_unchecked(Mark("odd", MarkKind.ADVANCE, time_ms=1)), "wrong-key", b"who"
+    ),
+    "unknown-example": _raw(
+        EXAMPLES, codec.encode_unchecked(Example("who", "a", [1.0, 2.0])), "unknown-stream", b"who"
+    ),
+    "unknown-label": _raw(LABELS, codec.encode_unchecked(Label("who", "a", 1)), "unknown-stream", b"who"),
+    "unknown-mark": _raw(
+        LABELS, codec.encode_unchecked(Mark("who", MarkKind.ADVANCE, time_ms=1)), "unknown-stream", b"who"
+    ),
 }
 
 CASES: Mapping[str, Sequence[Row]] = {**JOIN_CASES, **{name: [row] for name, row in ODD_ROWS.items()}}

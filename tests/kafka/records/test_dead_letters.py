@@ -14,7 +14,7 @@ from ops.keeper import KeptProcess
 from stream_app.backends.base import TopicPartition
 from stream_app.records import Outcome, Prediction, Side
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import read_replay, read_sent_back
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, read_replay, read_sent_back
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.exactly_once import check_exactly_once
 from tests.support.kafka.processes import ROOT, areba, workers
@@ -48,13 +48,6 @@ def _records(start_ms: int) -> list[Sent]:
         records += [example("pumps", str(number), [0.5, 0.5], now_ms), label("pumps", str(number), 1, now_ms + 3)]
         records += [Sent(Side.EXAMPLES, 0, now_ms, b"pumps", b"not Avro", (("source", b"a scale"),))]
     return sorted(records, key=lambda record: record.time_ms)
-
-
-def _ends(app: App) -> dict[int, tuple[int, int]]:
-    """Return the ends of each task's inputs, without a transaction's control records."""
-    topics = app.config.topics
-    reads = [read_topic(app.cluster, TopicPartition(name, 0)) for name in (topics.examples, topics.labels)]
-    return {0: (reads[0][-1].offset + 1, reads[1][-1].offset + 1)}
 
 
 def _marks(app: App) -> list[int]:
@@ -104,7 +97,7 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
     file = app.file("w")
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
-        progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+        progress.wait_for_ends(app.input_ends(), START_DEADLINE_S)
         assert worker.stop() == 0
         listed = areba(file, "dlq", "list", "--limit", "3")
         assert (listed.returncode, listed.stderr) == (0, "")
@@ -130,11 +123,11 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
         assert again.stdout.splitlines()[-1] == last
         once_more = areba(file, "dlq", "replay", "--reason", "unknown-stream")
         assert once_more.stdout == f"0 dead letters sent back, {2 * FANS:,} of those selected were sent back before\n"
-        progress.wait_for_ends(_ends(app))
+        progress.wait_for_ends(app.input_ends())
 
         bad = areba(file, "dlq", "replay", "--reason", "wrong-schema", "--limit", "1")
         assert bad.returncode == 0
-        progress.wait_for_ends(_ends(app))
+        progress.wait_for_ends(app.input_ends())
         assert worker.stop() == 0
         models = worker.models()[0]
     assert sorted(_marks(app)) == sorted(set(_marks(app)))
@@ -147,7 +140,7 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
     assert joined == {str(number): (number % 2, 1) for number in range(FANS)}
     dead = outputs["dead-letters"][-1]
     assert (dead.value, dead.headers[0]) == (b"not Avro", ("source", b"a scale"))
-    replayed = read_replay(dead.headers[:-6])
+    replayed = read_replay(dead.headers[: -len(DEAD_LETTER_HEADERS)])
     assert replayed is not None
     assert replayed.attempt == 1
     shown = areba(file, "dlq", "show", f"0:{dead.offset}")

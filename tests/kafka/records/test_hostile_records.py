@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
-from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.retention import FOREVER
 from stream_app.records import Example, Label, Mark, MarkKind, Side
-from stream_app.serialization.codec import encode
+from stream_app.serialization.codec import encode_unchecked as encode
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
 from stream_app.serialization.left_out import read_left_out
 from stream_app.terminal import Terminal
@@ -136,15 +136,6 @@ def _send_all(app: App, server: str) -> int:
     return taken
 
 
-def _ends(app: App) -> dict[int, tuple[int, int]]:
-    """Return the offsets after the last records."""
-    found = {}
-    for number in range(app.partitions):
-        one, two = (app.cluster.watermarks(TopicPartition(name, number)).high for name in app.input_topics)
-        found[number] = (one, two)
-    return found
-
-
 def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """100,000 raw records and some that no output topic accepts stop no worker, not even after a kill; all are counted.
 
@@ -152,7 +143,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)
-    app.create_topics()
+    app.create_topics(FOREVER)
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
         worker.wait_for("compiled seconds=")
@@ -161,7 +152,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
         progress.wait_for_more(2)
         worker.kill()
         worker.start()  # it counts the outputs of the last commits, whose headers are any bytes
-        progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+        progress.wait_for_ends(app.input_ends(), START_DEADLINE_S)
         assert worker.stop() == 0
         assert "aborted" not in worker.log()
         assert "traces-dropped task=" in worker.log()
@@ -205,7 +196,7 @@ def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_pat
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS)
-    app.create_topics()
+    app.create_topics(FOREVER)
     now_ms = int(time.time() * 1000) - 100_000
     value = bytes(range(256)) * 4_090  # 1,047,040 bytes: the topic accepts it as it was created
     with workers(app, "w") as (worker,), Progress(app) as progress:
@@ -213,11 +204,11 @@ def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_pat
         worker.wait_for("compiled seconds=")
         with RawProducer(kafka.bootstrap_servers.split(",")[0]) as producer:
             assert producer.send(app.input_topics[0], 0, [RawRecord(now_ms, b"pumps", value)]) == 0
-            progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+            progress.wait_for_ends(app.input_ends(), START_DEADLINE_S)
             _lower(app.cluster, app.config.topics.dead_letters, 1_001_024)
             assert producer.send(app.input_topics[0], 0, [RawRecord(now_ms, b"pumps", value)]) == 0
         app.send([label("pumps", "nobody", 1, now_ms + 1)])
-        progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+        progress.wait_for_ends(app.input_ends(), START_DEADLINE_S)
         wait_until(lambda: "changed task=0 dead_letter_bytes: 1064972 -> 1001024" in worker.log(), "the new limit")
         _good(worker)
         assert worker.stop() == 0

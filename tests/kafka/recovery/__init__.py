@@ -1,1 +1,1 @@
-"""Workers that are killed, restarted, changed and upgraded."""
+"""Workers that are killed, restarted and changed."""

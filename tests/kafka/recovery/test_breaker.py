@@ -1,4 +1,4 @@
-"""A producer with the wrong schema stops one task, not the application, and no record is lost."""
+"""A producer with the wrong schema stops its stream, not the task, and no record is lost."""
 
 import contextlib
 import http.client
@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
-from stream_app.records import Act, Commit, Side
+from stream_app.records import SNAPSHOT, Act, Commit, Side
 from tests.support.kafka.application import App, Section
-from tests.support.kafka.exactly_once import check_exactly_once
 from tests.support.kafka.processes import WorkerProcess, areba, workers
 from tests.support.kafka.progress import Progress
 from tests.support.kafka.records import example, label
@@ -25,12 +24,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(60)]
 IN_A_ROW = 10
 
 SECTIONS: Mapping[str, Section] = {
-    "streams": {"bad": {"features": 1}, "good": {"features": 1}},
+    "streams": {"bad": {"features": 1}, "good": {"features": 1}, "near": {"features": 1}},
     "breaker": {"in_a_row": IN_A_ROW},
     "worker": {"http_port": 0},
 }
 
-REASON = "tripped: 10 unreadable examples in a row (limit 10)"
+REASON = "10 malformed examples in a row (limit 10); fix the producer, then: areba resume bad\n"
+LINE = f"task 0: stream 'bad' is stopped: {REASON}"
 
 
 def _pairs(stream: str, partition: int, first: int, count: int, start_ms: int) -> list[Sent]:
@@ -60,37 +60,26 @@ def _get(worker: WorkerProcess, path: str) -> tuple[int, str]:
 
 
 def _check_stopped(worker: WorkerProcess, file: Path) -> None:
-    """Check that task 0 is stopped and task 1 runs: readiness, metrics and `areba inspect` say so, and what to do."""
-    wait_until(lambda: "task 1: live" in _get(worker, "/ready")[1], "task 1 is live")
-    status, ready = _get(worker, "/ready")
-    assert status == 503
-    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in ready
-    metrics = _get(worker, "/metrics")[1]
-    assert 'areba_task_state{state="tripped",task="0"} 1.0' in metrics
-    assert 'areba_task_state{state="live",task="1"} 1.0' in metrics
+    """Check that the stream is stopped: readiness, metrics and `areba inspect` say so, and what to do."""
+
+    def is_ready() -> bool:
+        status, text = _get(worker, "/ready")
+        return status == 200 and LINE in text
+
+    wait_until(is_ready, "the page names the stream, and the other streams of the task are processed")
+    assert 'areba_stopped_streams{stream="bad",task="0"} 1.0' in _get(worker, "/metrics")[1]
     result = areba(file, "inspect")
     assert result.returncode == 1, result.stderr
-    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in result.stdout
+    assert f"stream-stopped task 0: stream 'bad': {REASON}" in result.stdout
     plain = json.loads(areba(file, "inspect", "--json").stdout)
-    assert plain["tasks"][0]["state"] == "tripped"
-    assert (plain["ok"], plain["workers"]) == (False, 1)
+    assert plain["tasks"][0]["state"] == "running"
+    assert plain["tasks"][0]["stopped"] == {"bad": "10 malformed examples in a row (limit 10)"}
 
 
-def _check_runs(worker: WorkerProcess, file: Path) -> None:
-    """Check that both tasks run."""
-    wait_until(lambda: _get(worker, "/ready") == (200, "task 0: live\ntask 1: live\n"), "the worker is ready")
-    metrics = _get(worker, "/metrics")[1]
-    assert 'areba_task_state{state="live",task="0"} 1.0' in metrics
-    assert 'areba_task_state{state="tripped",task="0"} 0.0' in metrics
-    result = areba(file, "inspect")
-    assert result.returncode == 0, result.stdout
+def test_a_bad_run_stops_one_stream_until_resume(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """The stream stays stopped, also after a restart, until `areba resume`; the others of its task never notice.
 
-
-def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """Task 0 trips and stays stopped, also after a restart, until `areba resume`; task 1 continues all the time.
-
-    Readiness, metrics and `areba inspect` report this. Otherwise an application would process a day of garbage, or a
-    single bad producer would stop it for no visible reason.
+    Readiness, metrics and `areba inspect` report this, and what came meanwhile is sent back.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
@@ -100,44 +89,35 @@ def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_p
     file = app.file("w")
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
-        worker.wait_for("tripped task=0: 10 unreadable examples in a row (limit 10)")
         progress.wait_for_ends({0: (20 + IN_A_ROW, 20)})
+        app.send([*_pairs("bad", 0, 30, 20, start_ms), *_pairs("near", 0, 30, 20, start_ms)])
+        worker.wait_for("stream-stopped task=0 stream='bad': 10 malformed examples in a row (limit 10)")
+        progress.wait_for_ends({0: (60 + IN_A_ROW, 60)})
         last = progress.records[0][-1]
         assert isinstance(last, Commit)
-        assert last.tripped
+        assert [*last.stops] == ["bad"]
         _check_stopped(worker, file)
+        assert areba(file, "resume", "near").returncode == 3, "a stream that runs is not resumed"
 
-        app.send([*_pairs("bad", 0, 30, 20, start_ms), *_pairs("good", 1, 0, 20, start_ms)])
-        progress.wait_for_ends({1: (20, 20)})
-        assert areba(file, "resume", "--task", "1").returncode == 3, "a task that runs is not resumed"
         assert worker.stop() == 0
         worker.start()
-        worker.wait_for("tripped task=0")
+        worker.wait_for("stream-stopped task=0")
         _check_stopped(worker, file)
-        app.send(_pairs("good", 1, 20, 20, start_ms))
-        progress.wait_for_ends({1: (40, 40)})
-        assert progress.offsets[0] == (20 + IN_A_ROW, 20), "later records wait"
 
-        resumed = areba(file, "resume", "--task", "0")
+        resumed = areba(file, "resume", "bad")
         assert (resumed.returncode, resumed.stderr) == (0, "")
-        worker.wait_for("resumed task=0")
-        _check_runs(worker, file)
-        progress.wait_for_ends({0: (40 + IN_A_ROW, 40)})
-
-        # once more, without a worker that reads the operator's record as it comes
-        app.send([*_garbage(start_ms + 600, IN_A_ROW), *_pairs("bad", 0, 70, 1, start_ms)])
-        worker.wait_for("tripped task=0", times=2)
-        assert worker.stop() == 0
-        assert areba(file, "resume", "--task", "0").returncode == 0
-        again = areba(file, "resume", "--task", "0")
+        worker.wait_for("stream-resumed task=0 stream='bad'")
+        wait_until(lambda: _get(worker, "/ready") == (200, "task 0: live\ntask 1: live\n"), "no stream is stopped")
+        again = areba(file, "resume", "bad")
         assert again.returncode == 3
         assert "nothing to resume" in again.stderr
-        worker.start()
+        sent = areba(file, "dlq", "replay", "--reason", "stream-stopped")
+        assert sent.returncode == 0, sent.stderr
         progress.wait_for_ends(app.input_ends())
-        worker.wait_for("restored task=0")
         assert worker.stop() == 0
-        acts = [record.kind for record in progress.records[0] if isinstance(record, Act)]
-        assert acts == ["configuration", "resume", "resume"]
-    check_exactly_once(app)
-    assert len(app.outputs(0)["dead-letters"]) == 2 * IN_A_ROW
-    assert len(app.outputs(0)["predictions"]) == 41
+        acts = [one.kind for one in progress.records[0] if isinstance(one, Act) and one.kind != SNAPSHOT]
+        assert acts == ["configuration", "stop"]
+    letters = app.outputs(0)["dead-letters"]
+    assert len(letters) >= IN_A_ROW + 40
+    assert len(app.outputs(0)["predictions"]) == 60
+    assert areba(file, "verify").returncode == 0

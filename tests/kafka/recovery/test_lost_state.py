@@ -1,22 +1,26 @@
 """Topics and offsets were lost, deleted or forged: a worker notices it before it writes a record."""
 
 import bisect
+import contextlib
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from stream_app.admin.problems import ProblemCode
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import ErrorCode, StateError
-from stream_app.record_columns import RawRecords
+from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Commit, Prediction
-from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, parse_metadata
 from stream_app.serialization import codec
-from stream_app.snapshot.identity import RULES
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.kafka.recovery.applications import STREAMS
@@ -27,6 +31,8 @@ from tests.support.kafka.processes import areba, run_to, run_until, worker_of, w
 from tests.support.kafka.records import all_records
 from tests.support.kafka.topics import read_raw
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
+
+OUTPUTS = ("predictions", "outcomes", "metrics", "dead_letters")
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
 
@@ -45,29 +51,13 @@ def _parked(app: App) -> ErrorCode:
     return caught.value.code
 
 
-def test_lost_offsets_are_noticed(done: App, admin: AdminClient) -> None:
-    """Offsets of a group expire or are deleted; a start at the first record would duplicate every output."""
-    before = [done.outputs(number) for number in range(done.partitions)]
+def test_a_worker_continues_without_the_offsets_of_its_group(done: App, admin: AdminClient) -> None:
+    """Offsets of a stopped group expire after a week; a start at the first record would duplicate every output."""
     for future in admin.delete_consumer_groups([done.config.group_id]).values():
         future.result(DEADLINE_S)
-    assert _parked(done) is ErrorCode.OFFSETS_LOST
-    assert [done.outputs(number) for number in range(done.partitions)] == before, "nothing was written"
-
-
-def _forge(app: App, admin: AdminClient, change: Callable[[RestoreTarget], RestoreTarget]) -> None:
-    """Commit other metadata for the group, as a tool or another version might."""
-    for number in range(app.partitions):
-        pair = [TopicPartition(name, number) for name in app.input_topics]
-        committed = app.cluster.committed(app.config.group_id, pair)
-        forged = []
-        for place in pair:
-            known = committed[place]
-            assert known is not None
-            point, snapshots, ids = change(parse_metadata(known.metadata, str(place)))
-            forged.append(ClientPartition(*place, known.offset, point.metadata(snapshots, ids)))
-        request = ConsumerGroupTopicPartitions(app.config.group_id, forged)
-        for future in admin.alter_consumer_group_offsets([request]).values():
-            future.result(DEADLINE_S)
+    done.send(all_records(STREAMS, 50, int(time.time() * 1000) - 10_000, seed=28))
+    models = run_to(done.config, done.input_ends())
+    assert models == {number: result.models for number, result in check_exactly_once(done).items()}
 
 
 def _delete_inputs(app: App, admin: AdminClient, to_offset: int, *topics: str) -> None:
@@ -102,6 +92,26 @@ def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClie
     assert models == {number: result.models for number, result in expected.items()}
 
 
+def test_a_log_that_was_emptied_up_to_a_marker(app: App) -> None:
+    """A producer's transaction ends with a marker: after a quiet week, nobody may take it for a lost record."""
+    sent = all_records(STREAMS, 50, int(time.time() * 1000) - 20_000, seed=16)
+    with contextlib.closing(KafkaTransaction(app.servers, f"{app.config.application.id}-producer")) as producer:
+        producer.initialise()
+        producer.begin()
+        for record in sent:
+            place = TopicPartition(app.input_topics[record.side], record.partition)
+            headers = {0: record.headers} if record.headers else {}
+            producer.produce(place, OutputRecords.of([record.key], [record.value], [record.time_ms], headers))
+        producer.commit()
+    ends = app.input_ends()
+    models = run_to(app.config, ends)
+    for place in (TopicPartition(name, number) for name in app.input_topics for number in range(app.partitions)):
+        assert app.cluster.delete_records(place, app.cluster.watermarks(place).high) > 1
+    assert run_to(app.config, ends) == models
+    checked = areba(app.file("w"), "verify", "--partial")
+    assert checked.returncode == 0, checked.stdout
+
+
 def test_progress_beyond_retention_is_deleted(app: App, admin: AdminClient) -> None:
     """Progress has no time limit: its owner deletes what is not needed, and the next owner restores the same bits."""
     small = {"max_batch_records": 20, "commit_interval_ms": 1, "snapshot_after_ms": 0}
@@ -121,34 +131,24 @@ def test_progress_beyond_retention_is_deleted(app: App, admin: AdminClient) -> N
     run_until(worker_of(config), is_trimmed)
     left = _progress(app)
     for records in left.values():
-        first = progress_record_of(records.values[0])
+        found = map(progress_record_of, records.values)
+        first = next(record for record in found if isinstance(record, Commit))
         assert first.sequence > 5
-        assert isinstance(first, Commit)
         assert max(first.examples_end, first.labels_end) > 100, "not a record too many was deleted"
     expected = check_exactly_once(app, inputs, _whole(before, left))
     again = run_to(config, ends)
     assert again == {number: result.models for number, result in expected.items()}
 
 
-@pytest.mark.parametrize("lost", ["deleted", "reset"])
-def test_lost_offsets_are_committed_again(done: App, admin: AdminClient, lost: str) -> None:
-    """Lost offsets are restored on request only: the worker names the command, and then gives the same bits."""
-    group, file = done.config.group_id, done.file("w")
-    if lost == "deleted":
-        futures = admin.delete_consumer_groups([group])
-    else:
-        first = [ClientPartition(name, number, 0) for name in done.input_topics for number in range(done.partitions)]
-        futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, first)])
+def test_changed_offsets_have_no_effect(done: App, admin: AdminClient) -> None:
+    """Whatever a tool commits for the group, the next worker continues after its last commit, and says nothing."""
+    group = done.config.group_id
+    first = [ClientPartition(name, number, 0) for name in done.input_topics for number in range(done.partitions)]
+    futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, first)])
     for future in futures.values():
         future.result(DEADLINE_S)
-    assert _parked(done) is (ErrorCode.OFFSETS_LOST if lost == "deleted" else ErrorCode.OFFSETS_RESET)
-    wait_until(lambda: _has_no_members(admin, group), "the group removes the dead worker")
-    command = areba(file, "state", "recommit")
-    assert command.returncode == 0, command.stderr
-    assert [line.split(":")[0] for line in command.stdout.splitlines()] == ["task 0", "task 1"]
-    assert all(", now " in line for line in command.stdout.splitlines())
-    again = areba(file, "state", "recommit")
-    assert all(line.endswith("as it should be") for line in again.stdout.splitlines())
+    found = json.loads(areba(done.file("w"), "inspect", "--json").stdout)
+    assert [one["task"] for one in found["problems"] if one["code"] == ProblemCode.GROUP_OFFSETS] == [0, 1]
     done.send(all_records(STREAMS, 50, int(time.time() * 1000) - 10_000, seed=27))
     models = run_to(done.config, done.input_ends())
     assert models == {number: result.models for number, result in check_exactly_once(done).items()}
@@ -159,15 +159,18 @@ def _has_no_members(admin: AdminClient, group: str) -> bool:
     return not future.result(DEADLINE_S).members
 
 
-def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
+def test_deleted_inputs_are_noticed(app: App, admin: AdminClient) -> None:
     """Without a snapshot a restore needs all inputs: the error has the first offset that exists, and the one needed."""
-    _forge(done, admin, lambda target: RestoreTarget(target.point))
-    _delete_inputs(done, admin, 50)
-    with workers(done, "w") as (worker,):
+    app.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=29))
+    with workers(app, "w") as (worker,):
+        worker.start()
+        wait_until(lambda: all(len(records) > 1 for records in _progress(app).values()), "commits of both tasks")
+        worker.kill()
+        _delete_inputs(app, admin, 50)
         worker.start()
         assert worker.wait() == 3
         last = worker.log().splitlines()[-1]
-    assert last.startswith(done.config.topics.examples)
+    assert last.startswith(app.config.topics.examples)
     assert last.endswith(f"[{ErrorCode.INPUTS_DELETED}]")
 
 
@@ -200,31 +203,27 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
     assert run_to(done.config, ends) == models
 
 
-def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
-    """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never combined."""
-    _forge(done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence, bytes(32))))
-    assert _parked(done) is ErrorCode.OFFSETS_RESET
-
-
-def test_another_sequence_is_noticed(done: App, admin: AdminClient) -> None:
-    """The metadata are older than the offsets, so one of the two is wrong, and the worker writes nothing."""
-    _forge(
-        done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence - 1, target.point.digest))
-    )
-    assert _parked(done) is ErrorCode.OFFSETS_RESET
-
-
-def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
+def test_a_forged_commit_is_noticed(done: App) -> None:
     """Progress disagrees with the inputs: the error names both digests, and the worker writes nothing."""
     topics = done.config.topics
     sender = KafkaSender(done.servers)
     for number in range(done.partitions):
-        last = progress_record_of(read_raw(done.cluster, TopicPartition(topics.progress, number)).values[-1])
-        assert isinstance(last, Commit)
-        ends = (last.examples_end, last.examples_end, last.labels_end, last.labels_end)
-        forged = Commit(last.sequence + 1, *ends, digest=b"\1" * 32, records=0, tripped=None, rules=RULES)
+        values = read_raw(done.cluster, TopicPartition(topics.progress, number)).values
+        records = [progress_record_of(value) for value in values]
+        last = next(record for record in reversed(records) if isinstance(record, Commit))
+        ends = {name: TopicPartition(getattr(topics, name), number) for name in OUTPUTS}
+        windows: dict[str, Any] = {f"{name}_records": 0 for name in OUTPUTS}
+        windows |= {f"{name}_start": done.cluster.watermarks(place).high for name, place in ends.items()}
+        forged = replace(
+            last,
+            sequence=records[-1].sequence + 1,
+            examples_start=last.examples_end,
+            labels_start=last.labels_end,
+            digest=b"\1" * 32,
+            records=0,
+            **windows,
+        )
         sender.send(topics.progress, None, codec.encode(forged), 0, partition=number)
     sender.flush(DEADLINE_S)
     sender.close()
-    _forge(done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence + 1, b"\1" * 32)))
     assert _parked(done) is ErrorCode.DIGEST_DIFFERS

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, START
+from stream_app.serialization.erased_ids import digest_of
 from tests.simulation.schedule import START_MS
 from tests.support.rows import Sent
 
@@ -18,6 +19,11 @@ HEAVY = bytes(20_000)
 
 LARGE_BYTES = 3_000
 """More than the topic of dead letters accepts in a world where its limit is low."""
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+
+OUTLIERS = (9999.0, -9999.0, 1e10, -1e10, 3.4e38, -3.4e38)
+"""Marks for missing values, wrong units, and the largest float32."""
 
 LATE_STREAM = "late"
 """The stream that only the second configuration has."""
@@ -41,12 +47,18 @@ class Trouble(NamedTuple):
     marks: float
     disorder: float
     heavy: float
+    odd_times: float
+    outliers: float
 
 
 def draw_trouble(draw: Random) -> Trouble:
     """Draw probabilities: some seeds are clean, some have mostly faults."""
     light = Trouble(*(draw.choice((0.0, 0.05, 0.15, 0.4)) for _ in Trouble._fields))
-    return light._replace(heavy=draw.choice((0.0, 0.0, 0.0, 0.3)))
+    return light._replace(
+        heavy=draw.choice((0.0, 0.0, 0.0, 0.3)),
+        odd_times=draw.choice((0.0, 0.0, 0.02, 0.1)),
+        outliers=draw.choice((0.0, 0.0, 0.02, 0.1)),
+    )
 
 
 def draw_records(
@@ -59,7 +71,7 @@ def draw_records(
             now_ms = START_MS + STEP_MS * number + 1
             for sent in _moment(draw, stream, number, now_ms, learners, trouble):
                 lag_ms = STEP_MS * 4 * draw.random() if draw.random() < trouble.disorder else 0.0
-                records.append((sent.time_ms + lag_ms, sent))
+                records.append((sent.time_ms + lag_ms, _odd_time(draw, sent, trouble)))
         if draw.random() < 0.5:
             end_ms = START_MS + STEP_MS * (examples + draw.randrange(0, 8))
             records += [(end_ms, mark) for mark in _pair(stream, end_ms, end_ms)]
@@ -73,6 +85,8 @@ def _moment(
     """Yield one example with its label, and what else happens at that time."""
     key, id_, truth = stream.name.encode(), f"{stream.name}-{number}", int(draw.random() < 0.3)
     features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features)]
+    if draw.random() < trouble.outliers:
+        features[draw.randrange(len(features))] = draw.choice(OUTLIERS)
     trace = draw.choice(_traces(number)) if draw.random() < 0.1 else ()
     if draw.random() < trouble.heavy:
         trace = (*trace, ("heavy", HEAVY))
@@ -89,7 +103,20 @@ def _moment(
     if draw.random() < trouble.oversized:
         yield _oversized(draw, stream, now_ms)
     if draw.random() < trouble.marks:
-        yield from _marks(draw, stream, now_ms, learners)
+        yield from _marks(draw, stream, number, now_ms, learners)
+
+
+def _odd_time(draw: Random, sent: Sent, trouble: Trouble) -> Sent:
+    """Return a record whose producer has a wrong clock, another unit, or sends history."""
+    if draw.random() >= trouble.odd_times or sent.time_ms <= 0:
+        return sent
+    ages_ms = (3 * 365 * DAY_MS, 40 * DAY_MS, 5 * DAY_MS, DAY_MS, -HOUR_MS)
+    return sent._replace(time_ms=draw.choice((*(sent.time_ms - age_ms for age_ms in ages_ms), sent.time_ms // 1_000)))
+
+
+def is_odd(sent: Sent) -> bool:
+    """Say whether the time of a record is not of the day on which it was meant to be sent."""
+    return sent.time_ms > 0 and abs(sent.time_ms - START_MS) >= HOUR_MS
 
 
 def _traces(number: int) -> Sequence[tuple[Header, ...]]:
@@ -159,12 +186,18 @@ def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
     )
 
 
-def _marks(draw: Random, stream: StreamOf, now_ms: int, learners: Sequence[str]) -> Iterator[Sent]:
-    """Yield a pair of marks that closes, half a pair, or a promotion."""
-    what = draw.randrange(4)
+def _marks(draw: Random, stream: StreamOf, number: int, now_ms: int, learners: Sequence[str]) -> Iterator[Sent]:
+    """Yield a pair of marks that closes, half a pair, a promotion, or a mark that erases."""
+    what = draw.randrange(5)
     if what == 0:
         learner = draw.choice((*learners, "nobody"))
         mark = codec.encode(Mark(stream.name, MarkKind.PROMOTE, learner=learner))
+        yield Sent(Side.EXAMPLES, stream.partition, now_ms, stream.name.encode(), mark)
+        return
+    if what == 4:
+        ids = [f"{stream.name}-{max(0, number - draw.choice((0, 0, 1, 3)))}" for _ in range(draw.choice((1, 2)))]
+        digests = "".join(digest_of(stream.name, id_) for id_ in ids)
+        mark = codec.encode(Mark(stream.name, MarkKind.ERASE, digests=digests))
         yield Sent(Side.EXAMPLES, stream.partition, now_ms, stream.name.encode(), mark)
         return
     pair = _pair(stream, now_ms - draw.choice((0, 0, 30)), now_ms + draw.choice((0, 20)))

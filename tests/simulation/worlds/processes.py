@@ -14,15 +14,18 @@ from stream_app.errors import (
     ErrorCode,
     StateError,
 )
+from stream_app.pipeline.outputs import Erased
 from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
+from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 from tests.simulation.faults import Event
-from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, SimulatedCluster, SimulatedSource
+from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, SimulatedSource
 from tests.simulation.schedule import KilledError
 from tests.simulation.transactions import SimulatedTransaction
+from tests.simulation.worlds.cluster import SimulatedCluster
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.world import World
@@ -59,9 +62,9 @@ class Notes(Observer):
         self._transaction.is_ahead = True
         return super().step(what, limit_s)
 
-    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
         """Count a task that is live."""
-        super().restored(task, sequence, snapshot, records)
+        super().restored(task, sequence, committed, snapshot, records)
         self._world.faults.events[Event.RESTORED] += records > 0
         self._world.faults.events[Event.LOADED] += snapshot >= 0
 
@@ -75,10 +78,11 @@ class Notes(Observer):
         super().damaged(task, problem)
         self._world.faults.events[Event.OUTDATED] += 1
 
-    def saved(self, task: int, sequence: int) -> None:
+    def saved(self, task: int, sequence: int, *, has_purged: bool) -> None:
         """Count a complete snapshot."""
-        super().saved(task, sequence)
+        super().saved(task, sequence, has_purged=has_purged)
         self._world.faults.events[Event.SAVED] += 1
+        self._world.faults.events[Event.PURGED] += has_purged
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
         """Count a transaction that does not end."""
@@ -111,21 +115,29 @@ class Notes(Observer):
         super().aborted(problem)
         self._world.faults.events[Event.TOO_LARGE] += "bytes, at most" in problem
 
-    def tripped(self, task: int, problem: str) -> None:
-        """Record that the breaker stopped a task."""
-        super().tripped(task, problem)
-        self._world.faults.events[Event.TRIPPED] += 1
-        self._world.tripped.add(task)
+    def stopped_streams(self, task: int, stops: Mapping[str, str]) -> None:
+        """Record that the breaker stopped streams."""
+        super().stopped_streams(task, stops)
+        self._world.faults.events[Event.STREAM_STOPPED] += len(stops)
+        self._world.stopped.update(stops)
 
     def trimmed(self, task: int, offset: int) -> None:
         """Count progress records that were deleted."""
         super().trimmed(task, offset)
         self._world.faults.events[Event.TRIMMED] += 1
 
-    def resumed(self, task: int) -> None:
-        """Record that a task continues."""
-        super().resumed(task)
-        self._world.faults.events[Event.RESUMED] += 1
+    def resumed_streams(self, task: int, streams: Sequence[str]) -> None:
+        """Count streams that continue."""
+        super().resumed_streams(task, streams)
+        self._world.faults.events[Event.STREAM_RESUMED] += len(streams)
+        self._world.stopped.difference_update(streams)
+
+    def erased(self, task: int, every: Sequence[Erased]) -> None:
+        """Count what was erased."""
+        super().erased(task, every)
+        for erased in every:
+            is_empty = not any(erased[2:])
+            self._world.faults.events[Event.ERASED_AGAIN if is_empty else Event.ERASED] += 1
 
     def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
         """Write a line for each commit, not only for some of them."""
@@ -147,9 +159,11 @@ class Process:
         self.name = f"{instance}#{world.started}"
         self.instance = instance
         self.version = world.version
+        self.without = world.without
         self.restarted_at = tuple(restarted_at)
         self.is_asked_to_stop = False
         self.worker: Worker | None = None
+        self.notes: Notes | None = None
         self._world = world
         self._was_fenced = was_fenced
         self.config = world.config(instance)
@@ -158,6 +172,11 @@ class Process:
         inner = EmbeddedSource(world.broker, self.config.group_id, f"{CLIENT_NAME}/{instance}")
         self.source = SimulatedSource(self.gate, inner)
         self.actor = world.scheduler.spawn(self._main, world.draw.choice((0.0, 0.1, 2.0)) * world.draw.random())
+
+    @property
+    def tasks(self) -> Sequence[OwnedTask]:
+        """The tasks of its worker."""
+        return self.worker.tasks if self.worker is not None else ()
 
     def say(self, what: str) -> None:
         """Add a line to the trace."""
@@ -178,7 +197,10 @@ class Process:
 
     def _transaction(self, transactional_id: str) -> SimulatedTransaction:
         make = partial(EmbeddedTransaction, self._world.broker, transactional_id, TRANSACTION_TIMEOUT_S)
-        return SimulatedTransaction(self.gate, make, self._world.later, self.leave_group)
+        broker = self._world.broker
+        return SimulatedTransaction(
+            self.gate, make, self._world.later, self.leave_group, lambda: broker.has_forgotten(transactional_id)
+        )
 
     def _main(self) -> None:
         error: ArebaError | None = None
@@ -202,6 +224,6 @@ class Process:
             self._transaction,
             lambda: self.gate.is_cut_off,
         )
-        notes = Notes(world, self.say, transaction)
-        self.worker = Worker(self.config, ports, notes, was_fenced=self._was_fenced, room=world.shape.room)
+        self.notes = Notes(world, self.say, transaction)
+        self.worker = Worker(self.config, ports, self.notes, was_fenced=self._was_fenced, room=world.shape.room)
         self.worker.run(lambda: self.is_asked_to_stop)

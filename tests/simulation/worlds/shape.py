@@ -12,7 +12,7 @@ from tests.simulation.faults import Fault, Swarm, draw_swarm
 from tests.simulation.ports import (
     Pace,
 )
-from tests.simulation.worlds.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
+from tests.simulation.worlds.inputs import DAY_MS, LATE_STREAM, StreamOf, draw_records, draw_trouble
 from tests.support.formats.wire_formats import SECTION, reframed
 from tests.support.rows import Sent
 
@@ -90,7 +90,7 @@ WORKERS: Sequence[Mapping[str, Any]] = (
     {"commit_interval_ms": 10, "max_batch_records": 2},
     {"commit_interval_ms": 100, "max_batch_records": 7},
     {"commit_interval_ms": 0, "max_batch_records": 12},
-    {"commit_interval_ms": 500, "max_batch_records": 25, "max_restarts": 2},
+    {"commit_interval_ms": 500, "max_batch_records": 25, "max_restarts": 2, "snapshot_when_idle_ms": 3_600_000},
     {"commit_interval_ms": 50, "max_batch_records": 9, "max_restarts": 0},
 )
 
@@ -105,6 +105,11 @@ CHANGES: Sequence[Mapping[str, Any]] = (
     {"streams": {LATE_STREAM: {"features": 1}}, "learners": {"areba": {"method": "areba", "budget": 8}}},
     {"learners": {"new": {"method": "sliding", "window": 2, "scaler": "standard"}}, "predictions": "all"},
     {"learners": {"areba": {"method": "areba", "hidden": [3]}}, "metrics": {"every_labels": 3}},
+    {"join": {"ttl_ms": 30, "max_clock_lead_ms": 500, "closed_ttl_ms": 20, "max_closed_per_stream": 3}},
+    {
+        "join": {"ttl_ms": 86_400_000, "max_pending_per_stream": 2, "max_waiting_per_stream": 1},
+        "corrections": "correct",
+    },
 )
 """Changes of a deployment. Workers with the old configuration refuse the first two; the others go back and forth."""
 
@@ -117,7 +122,11 @@ def _configuration(choice: Choice, late: bool) -> Config:
     data: dict[str, Any] = {
         "application": {"id": "app", "instance": "w"},
         "learners": {**LEARNERS[choice.learners], **change.get("learners", {})},
-        "join": {**JOINS[choice.join], "corrections": choice.corrections},
+        "join": {
+            **JOINS[choice.join],
+            "corrections": change.get("corrections", choice.corrections),
+            **change.get("join", {}),
+        },
         "breaker": BREAKERS[choice.breaker],
         "worker": {
             "buffer_bytes": 1 << 16,
@@ -155,6 +164,7 @@ class Shape:
         swarm: The faults.
         room: The limits of a transaction.
         dead_letter_bytes: `max.message.bytes` of the topic of dead letters at the beginning.
+        oldest_ms: `message.timestamp.before.max.ms` of the inputs.
     """
 
     seed: int
@@ -170,6 +180,7 @@ class Shape:
     swarm: Swarm
     room: Room
     dead_letter_bytes: int
+    oldest_ms: int
 
     @property
     def all_before(self) -> bool:
@@ -220,4 +231,5 @@ def draw_shape(seed: int) -> Shape:
         swarm=swarm,
         room=Random(f"{seed}/room").choice(ROOMS),
         dead_letter_bytes=draw.choice((1_048_588, 1_048_588, 4_000, SMALLEST_BYTES)),
+        oldest_ms=draw.choice((2**62, 30 * DAY_MS)),
     )

@@ -1,18 +1,19 @@
 """A world: the broker, the worker processes and their supervisor, the producers, the operator, and a subscriber."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
-from stream_app.admin.history import resume_after
+from stream_app.admin.marks import erase, resume
 from stream_app.admin.models import Place
-from stream_app.admin.recommit import recommit
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
-from stream_app.backends.base import Committed, Fetched, TopicInfo, TopicPartition
+from stream_app.backends.base import Fetched, TopicInfo, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.backends.retention import TIMES_BEFORE
 from stream_app.cli.restart import RESTART_WINDOW_S
 from stream_app.config import Config
 from stream_app.errors import (
@@ -23,22 +24,25 @@ from stream_app.errors import (
     FencedError,
     RestartNeededError,
     StateError,
+    TransactionAbortedError,
 )
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Act, Commit, Side
-from stream_app.recovery.commit_point import parse_metadata
+from stream_app.records import Act, Side
+from stream_app.recovery.changelog import SNAPSHOT_KEY
 from stream_app.serialization import codec
-from stream_app.snapshot.format import read_manifest
+from stream_app.snapshot.format import parse_snapshots, read_manifest
 from stream_app.task_state import TaskState
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.ports import (
     TRANSACTION_TIMEOUT_S,
 )
 from tests.simulation.schedule import Scheduler, SimulatedBroker, VirtualClock
+from tests.simulation.worlds.commands import run_at_once
 from tests.simulation.worlds.processes import Process, Say
 from tests.simulation.worlds.shape import SMALLEST_BYTES, Shape, _configuration
+from tests.simulation.worlds.year import Year
 from tests.support.rows import Read, Sent
 
 MAX_PROCESSES = 4
@@ -85,6 +89,11 @@ class World:
         wrong: Messages about failed checks.
         models: Digest of each task's models in the live process that had processed everything.
         seen: The records that the subscriber has read, by partition, in the order of reading.
+        year: What passes of an ordinary year.
+        processes: The processes that are alive.
+        is_closed: Whether no process may be started.
+        without: A learner that processes that start now do not have; empty: they have all.
+        is_busy: Whether an operator is at work.
     """
 
     def __init__(self, shape: Shape, sections: Mapping[str, Any], say: Say | None) -> None:
@@ -100,26 +109,40 @@ class World:
         self.cluster = EmbeddedCluster(self.broker)
         self.wrong: list[str] = []
         self.models: dict[int, str] = {}
-        self.tripped: set[int] = set()
+        self.stopped: set[str] = set()
+        self.is_worked_off = False
         self.lost: set[int] = set()
         self.resets: list[str] = []  # streams that an operator is about to reset
         self.started = 0
         self.version = 0
+        self.without = ""
         self.is_over = False
         self._sections = sections
-        self._configs: dict[tuple[str, int], Config] = {}
+        self._configs: dict[tuple[str, int, str], Config] = {}
         self._say = say
-        self._processes: list[Process] = []
+        self.processes: list[Process] = []
+        self.year = Year(self)
+        self.is_busy = False
+        self._will_run_commands = False
+        self._will_erase: tuple[str, Sequence[str]] | None = None
         self._wanted: set[str] = set()
-        self._is_closed = False
-        self._will_lose_offsets = False
+        self.is_closed = False
         self._all_sent = False
         self._open_inputs = 0
         self._input_producers = 0
         topics = self.config("w1").topics
+        own = (topics.predictions, topics.outcomes, topics.metrics, topics.dead_letters, topics.progress)
         for name in topics:
-            sizes = {"max.message.bytes": str(shape.dead_letter_bytes)} if name == topics.dead_letters else {}
-            self.broker.create_topic(TopicInfo(name, shape.partitions, sizes))
+            settings = {"message.timestamp.type": "LogAppendTime"} if name in own else {}
+            if name == topics.changelog:
+                settings["cleanup.policy"] = "compact"
+            if name == topics.progress:
+                settings["retention.ms"] = "-1"
+            if name in (topics.examples, topics.labels):
+                settings[TIMES_BEFORE] = str(shape.oldest_ms)
+            if name == topics.dead_letters:
+                settings["max.message.bytes"] = str(shape.dead_letter_bytes)
+            self.broker.create_topic(TopicInfo(name, shape.partitions, settings))
         self.seen: dict[TopicPartition, list[Read]] = {place: [] for place in self.output_places()}
 
     @property
@@ -134,7 +157,7 @@ class World:
 
     def config(self, instance: str) -> Config:
         """Return the configuration of a process that starts now."""
-        key = instance, self.version
+        key = instance, self.version, self.without
         if key not in self._configs:
             self._configs[key] = self._new_config(instance)
         return self._configs[key]
@@ -143,6 +166,9 @@ class World:
         made = _configuration(self.shape.choice, self.version > 0)
         application = made.application.model_copy(update={"instance": instance})
         changed = made.model_copy(update={"application": application})
+        if self.without:
+            kept = {name: learner for name, learner in changed.learners.items() if name != self.without}
+            changed = changed.model_copy(update={"learners": kept})
         if not self._sections:
             return changed
         data = changed.model_dump()
@@ -168,8 +194,8 @@ class World:
     def read(self, place: TopicPartition) -> list[Read]:
         """Return all committed records of a partition, including those that were deleted."""
         with self.broker.whole(place):
-            records, _, at_end = self.broker.read(place, 0, 10**6)
-        return rows(Fetched(place, records, at_end))
+            records, position, at_end = self.broker.read(place, 0, 10**6)
+        return rows(Fetched(place, records, at_end, position))
 
     def run(self) -> None:
         """Run from the first record to the clean stop of the last worker."""
@@ -181,7 +207,7 @@ class World:
         try:
             self.scheduler.run(lambda: self.is_over or bool(self.wrong))
         finally:
-            for process in self._processes:
+            for process in self.processes:
                 process.gate.is_dead = True
             self.scheduler.close()
 
@@ -189,16 +215,19 @@ class World:
         """Run an act after this time."""
         self.scheduler.spawn(act, seconds)
 
+    def _writes_inputs(self, transactional_id: str) -> bool:
+        return transactional_id.startswith(PRODUCER) or transactional_id == self.config("w1").replay_transactional_id
+
     def _loses_markers(self, transactional_id: str) -> bool:
         """Say whether the markers of a worker's transaction are lost; hanging inputs would never end."""
-        lost = not transactional_id.startswith(PRODUCER) and self.faults.hit(Fault.MARKERS)
+        lost = not self._writes_inputs(transactional_id) and self.faults.hit(Fault.MARKERS)
         if lost:
             self.say(f"the markers of {transactional_id} are lost")
         return lost
 
     def _loses_commit_markers(self, transactional_id: str, places: Sequence[Hashable]) -> set[Hashable]:
         """Return the partitions whose COMMIT markers are lost, and the groups: any part of them."""
-        if transactional_id.startswith(PRODUCER) or not self.faults.hit(Fault.COMMIT_MARKERS):
+        if self._writes_inputs(transactional_id) or not self.faults.hit(Fault.COMMIT_MARKERS):
             return set()
         lost = {place for place in places if self.faults.draw.random() < 0.5} or {places[0]}
         self.say(f"COMMIT markers of {transactional_id} are lost: {sorted(map(str, lost))}")
@@ -210,14 +239,14 @@ class World:
     # Processes ------------------------------------------------------------------------------------------------------
 
     def _start(self, instance: str, restarted_at: Sequence[float] = (), *, was_fenced: bool = False) -> None:
-        self._processes.append(Process(self, instance, restarted_at, was_fenced))
+        self.processes.append(Process(self, instance, restarted_at, was_fenced))
 
     def _alive(self, instance: str) -> list[Process]:
-        return [process for process in self._processes if process.instance == instance]
+        return [process for process in self.processes if process.instance == instance]
 
     def ended(self, process: Process, error: ArebaError | None) -> None:
         """Handle the end of a process: do what `areba run` itself does then, and leave the rest to the supervisor."""
-        self._processes.remove(process)
+        self.processes.remove(process)
         self.faults.events[Event.CUT] += process.worker.cuts if process.worker is not None else 0
         if error is None:
             process.say("is gone")
@@ -229,7 +258,8 @@ class World:
             self.faults.events[Event.FENCED_AGAIN] += 1
         elif isinstance(error, ConfigurationError) and not isinstance(error, WrongTopicError):
             self.faults.events[Event.REFUSED_OLD_CONFIGURATION] += 1
-            if process.version == self.version:
+            is_refused_removal = process.without  # of the champion, or of a learner whose examples wait for labels
+            if process.version == self.version and not is_refused_removal:
                 self.wrong.append(f"{process.name}: {error}")
         elif not (isinstance(error, StateError) and (self.lost or error.code is ErrorCode.RECORD_TOO_LARGE)):
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
@@ -238,7 +268,7 @@ class World:
         """Restart a process as `stream_app.cli.restart` does."""
         now_s = self.scheduler.now_s
         recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
-        if process.is_asked_to_stop or self._is_closed or len(recent) >= process.config.worker.max_restarts:
+        if process.is_asked_to_stop or self.is_closed or len(recent) >= process.config.worker.max_restarts:
             return
         self.faults.events[Event.RESTARTED] += 1
         self._start(process.instance, (*recent, now_s), was_fenced=isinstance(error, FencedError))
@@ -247,7 +277,7 @@ class World:
         """Start each configured process that is not alive, as an init system does."""
         while True:
             for instance in sorted(self._wanted):
-                if not self._alive(instance) and not self._is_closed:
+                if not self._alive(instance) and not self.is_closed:
                     self.faults.events[Event.STARTED] += 1
                     self._start(instance)
             self.scheduler.pause(self.draw.choice((0.1, 1.0, 8.0)) * self.draw.random())
@@ -268,8 +298,10 @@ class World:
             Fault.LOSS: self._lose_inputs,
             Fault.RESET: self._want_reset,
             Fault.SHRUNK: self._shrink,
-            Fault.RECOMMIT: self._lose_offsets,
+            Fault.GROUP_OFFSETS: self._change_offsets,
             Fault.GROWN: self._grow,
+            Fault.COMMANDS: self._want_commands,
+            Fault.ERASE: self._want_erasure,
         }
         while not self.faults.is_calm:
             self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
@@ -280,7 +312,7 @@ class World:
 
     def _join(self) -> Callable[[], None] | None:
         free = [name for name in ("w1", "w2", "w3") if name not in self._wanted]
-        if not free or len(self._processes) >= MAX_PROCESSES:
+        if not free or len(self.processes) >= MAX_PROCESSES:
             return None
 
         def act() -> None:
@@ -290,7 +322,7 @@ class World:
         return act
 
     def _leave(self) -> Callable[[], None] | None:
-        able = [process for process in self._processes if not process.is_asked_to_stop]
+        able = [process for process in self.processes if not process.is_asked_to_stop]
         if len(self._wanted) < 2 or not able:
             return None
 
@@ -303,7 +335,7 @@ class World:
         return act
 
     def _evict(self) -> Callable[[], None] | None:
-        members = [process for process in self._processes if process.source.member]
+        members = [process for process in self.processes if process.source.member]
         if not members:
             return None
 
@@ -315,22 +347,22 @@ class World:
         return act
 
     def _twin(self) -> Callable[[], None] | None:
-        if not self._processes or self._is_closed or len(self._processes) >= MAX_PROCESSES:
+        if not self.processes or self.is_closed or len(self.processes) >= MAX_PROCESSES:
             return None
 
         def act() -> None:
-            instance = self.draw.choice(self._processes).instance
+            instance = self.draw.choice(self.processes).instance
             self.say(f"a second {instance} is started")
             self._start(instance)
 
         return act
 
     def _fence(self) -> Callable[[], None] | None:
-        if not self._processes:
+        if not self.processes:
             return None
 
         def act() -> None:
-            process = self.draw.choice(self._processes)
+            process = self.draw.choice(self.processes)
             self.say(f"the epoch of {process.instance} is raised")
             self.broker.initialise(process.config.transactional_id)
 
@@ -367,8 +399,8 @@ class World:
         """Return an act of retention that is faster than a task, or than its snapshots; the last records are left."""
         number = self.draw.randrange(self.shape.partitions)
         last = {place: rows[-1].offset for place in self.input_places(number) if (rows := self.read(place))}
-        known = self.broker.offsets(self.config("w1").group_id, list(last))
-        if not any(last.values()) or not any(known.values()) or number in self.lost:
+        has_committed = self.read(TopicPartition(self.config("w1").topics.progress, number))
+        if not any(last.values()) or not has_committed or number in self.lost:
             return None  # a new application starts with the first record that exists
 
         def act() -> None:
@@ -390,6 +422,28 @@ class World:
 
         return act
 
+    def _want_erasure(self) -> Callable[[], None] | None:
+        """Return an act that asks an operator to erase some examples of a stream, most of them known."""
+        if self._will_erase is not None or not any(self.input_ends().values()):
+            return None
+
+        def act() -> None:
+            stream = f"s{self.draw.randrange(self.shape.partitions)}"
+            numbers = [self.draw.randrange(16) for _ in range(self.draw.choice((1, 1, 3, 12)))]
+            self._will_erase = stream, [f"{stream}-{number}" for number in numbers]
+
+        return act
+
+    def _want_commands(self) -> Callable[[], None] | None:
+        """Return an act that asks for two commands at once, a few times."""
+        if self._will_run_commands or self.faults.hits[Fault.COMMANDS] >= 2 or not any(self.input_ends().values()):
+            return None
+
+        def act() -> None:
+            self._will_run_commands = True
+
+        return act
+
     def _shrink(self) -> Callable[[], None] | None:
         name = self.config("w1").topics.dead_letters
         if int(self.broker.topic(name).settings["max.message.bytes"]) == SMALLEST_BYTES:
@@ -406,16 +460,23 @@ class World:
         name = self.config("w1").topics.dead_letters
         self.say(f"the operator: {name} takes {self.shape.dead_letter_bytes} bytes again")
         self.broker.alter_topic(name, {"max.message.bytes": str(self.shape.dead_letter_bytes)})
-        for process in self._processes:
+        for process in self.processes:
             process.is_asked_to_stop = True
 
-    def _lose_offsets(self) -> Callable[[], None] | None:
-        """Return an act that asks for other offsets, which the operator changes and repairs without members, once."""
-        if self._will_lose_offsets or self.faults.hits[Fault.RECOMMIT]:
-            return None
+    def _change_offsets(self) -> Callable[[], None]:
+        """Return an act that deletes or changes the group's offsets, which no worker reads."""
+        offsets = self.broker.groups.group(self.config("w1").group_id).offsets
 
         def act() -> None:
-            self._will_lose_offsets = True
+            self.faults.events[Event.OFFSETS_CHANGED] += 1
+            for number in range(self.shape.partitions):
+                changed = self.draw.choice((None, 0, 3, 10**6))
+                self.say(f"the group's offsets of task {number} are {changed}")
+                for place in self.draw.choice((self.input_places(number)[:1], self.input_places(number))):
+                    if changed is None:
+                        offsets.pop(place, None)
+                    else:
+                        offsets[place] = changed
 
         return act
 
@@ -435,7 +496,8 @@ class World:
                 if name in (topics.examples, topics.labels):
                     side = Side.LABELS if name == topics.labels else Side.EXAMPLES
                     sent = next((sent for sent in self.shape.records if sent.side == side), None)
-                    record = (sent.key, sent.value, sent.time_ms, sent.headers) if sent else (b"s", b"", 0, ())
+                    now_ms = self.clock.now_ms()
+                    record = (sent.key, sent.value, now_ms, sent.headers) if sent else (b"s", b"", now_ms, ())
                     self.broker.append(TopicPartition(name, self.shape.partitions), [record])
 
         return act
@@ -446,17 +508,18 @@ class World:
         return [TopicPartition(name, first) for name in names if self.broker.topic(name).partitions > first]
 
     def _snapshot_offsets(self, number: int) -> tuple[int, int] | None:
-        """Return the offsets of a snapshot that the committed offsets name."""
-        config, (place, _) = self.config("w1"), self.input_places(number)
-        known = self.broker.offsets(config.group_id, [place])[place]
-        named = parse_metadata(known.metadata, "") if known else None
-        if named is None or not named.snapshots:
+        """Return the offsets of a snapshot that progress names."""
+        topics = self.config("w1").topics
+        acts = [read.value for read in self.read(TopicPartition(topics.progress, number)) if read.key == SNAPSHOT_KEY]
+        if not acts:
             return None
-        changelog = TopicPartition(config.topics.changelog, number)
-        offset = self.draw.choice(named.snapshots).manifest.offset
+        act, changelog = codec.decode_one(acts[-1] or b""), TopicPartition(topics.changelog, number)
+        if not isinstance(act, Act):
+            raise WrongError(f"{act}: has the key of an act")
+        offset = self.draw.choice(parse_snapshots(act.text)).manifest.offset
         records, *_ = self.broker.read(changelog, offset, 1)
         if records.offsets.tolist() != [offset]:
-            return None  # hanging offsets name newer snapshots
+            return None  # the act that names the next snapshot has lost its marker
         return read_manifest(records.values[0] or b"", str(changelog)).offsets
 
     def _deploy(self) -> Callable[[], None] | None:
@@ -466,7 +529,7 @@ class World:
         def act() -> None:
             self.say("a new configuration is deployed")
             self.version = 1
-            for process in self._processes:
+            for process in self.processes:
                 if self.draw.random() < 0.5:
                     process.is_asked_to_stop = True
 
@@ -475,9 +538,13 @@ class World:
     # Inputs ---------------------------------------------------------------------------------------------------------
 
     def _send(self, records: Sequence[Sent]) -> None:
-        for sent in records:
+        for sent in map(self.year.shifted, records):
             place = self.input_places(sent.partition)[sent.side]
-            self.broker.append(place, [(sent.key, sent.value, sent.time_ms, sent.headers)])
+            try:
+                self.broker.append(place, [(sent.key, sent.value, sent.time_ms, sent.headers)])
+            except TransactionAbortedError as refused:
+                self.say(f"a producer: {refused}")
+                self.faults.events[Event.REFUSED_TIME] += 1
 
     def _produce(self) -> None:
         """Send the remaining inputs, in bursts."""
@@ -485,6 +552,11 @@ class World:
         while left:
             burst = 1 + int(5 * self.draw.random())
             now, left = left[:burst], left[burst:]
+            if self.faults.hit(Fault.QUIET):
+                self.year.pass_weeks()
+            if self.faults.hit(Fault.SLOW):
+                left = [*now, *left]
+                now, left = [], left[self.year.send_slowly(left, self._send) :]
             if self.faults.hit(Fault.ABORTED_INPUT):
                 self._send_in_transaction([sent._replace(headers=(("ghost", b""),)) for sent in now], commits=False)
             if self.faults.hit(Fault.OPEN_INPUT):
@@ -493,6 +565,8 @@ class World:
                 self._send(now)
             if not self.faults.is_calm:
                 self.scheduler.pause(self.shape.gap_s * self.draw.random())
+        if self.faults.hit(Fault.QUIET):
+            self.year.pass_weeks()
         self._all_sent = True
 
     def _send_in_transaction(self, records: Sequence[Sent], *, commits: bool) -> None:
@@ -500,7 +574,9 @@ class World:
         transaction = EmbeddedTransaction(self.broker, f"{PRODUCER}{self._input_producers}", 60.0)
         transaction.initialise()
         transaction.begin()
-        for sent in records:
+        now_ms = self.clock.now_ms()
+        shifted = map(self.year.shifted, records)
+        for sent in [one for one in shifted if one.time_ms >= now_ms - self.shape.oldest_ms]:
             headers = {0: sent.headers} if sent.headers else {}
             one = OutputRecords.of([sent.key], [sent.value], [sent.time_ms], headers)
             transaction.produce(self.input_places(sent.partition)[sent.side], one)
@@ -515,76 +591,73 @@ class World:
     # People ---------------------------------------------------------------------------------------------------------
 
     def _operate(self) -> None:
-        """Resume tasks that the breaker stopped, or that have lost inputs."""
+        """Resume streams that the breaker stopped, and tasks that have lost inputs."""
         while True:
+            self.is_busy = False
             self.scheduler.pause(self.draw.choice((0.3, 4.0)) * self.draw.random() + 0.05)
-            progress = self.config("w1").topics.progress
-            for number in sorted(self.tripped):
-                stable, high = self.broker.ends(TopicPartition(progress, number))
-                if stable < high:
-                    continue  # the record that stopped it cannot be read yet
-                self.tripped.discard(number)
-                self._resume(number)
-            if self._will_lose_offsets:
-                self._recommit()
+            if self.year.is_quiet or self.is_worked_off:  # what is sent now would stay unread
+                continue
+            self.is_busy = True
+            if self._will_run_commands:
+                run_at_once(self)
+                self._will_run_commands = False
+            for stream in sorted(self.stopped):
+                self._resume(stream)
+            if self._will_erase is not None:
+                self._erase(*self._will_erase)
+                self._will_erase = None
             if self.lost or self.resets:
                 self.scheduler.pause(10.0 * self.draw.random())
                 self._maintain()
 
-    def _stop_all(self) -> None:
+    def stop_all(self) -> None:
         """Stop all workers, start none, and wait until none of their transactions is open."""
-        self._is_closed = True
-        while self._processes or self.broker.groups.members(self.config("w1").group_id):
-            for process in self._processes:
+        self.is_closed = True
+        while self.processes or self.broker.groups.members(self.config("w1").group_id):
+            for process in self.processes:
                 process.is_asked_to_stop = True
             self.scheduler.pause(SETTLE_S)
+        self.settle_transactions()
+
+    def settle_transactions(self) -> None:
+        """Wait until no transaction of a process is open, and end those that hang."""
         self.scheduler.pause(FORGOTTEN_S)
         for transactional_id in self.broker.hanging:
             self.say(f"the operator ends what hangs of {transactional_id}")
             self.broker.end_by_hand(transactional_id)
 
-    def _recommit(self) -> None:
-        """Change the group's offsets while no worker runs, then commit the offsets of progress again."""
-        self._stop_all()
-        config = self.config("w1")
-        offsets = self.broker.groups.group(config.group_id).offsets
-        for number in range(self.shape.partitions):
-            changed = self.draw.choice((None, 0, 3, 10**6))
-            for place in self.draw.choice(((), self.input_places(number)[:1], self.input_places(number))):
-                if changed is None:
-                    offsets.pop(place, None)
-                else:
-                    offsets[place] = Committed(changed, self.draw.choice(("", "by hand")))
-        for number, line in enumerate(recommit(self.cluster, config, ())):
-            self.faults.events[Event.RECOMMITTED] += ", now " in line
-            self.say(f"the operator: {line}")
-            if line.endswith(": delete them"):
-                for place in self.input_places(number):
-                    offsets.pop(place, None)
-        self._will_lose_offsets = False
-        self._is_closed = False
+    def place(self) -> Place:
+        """Return the application as the operator's commands see it."""
+        return Place(self.config("w1"), self.cluster, self.clock, partial(EmbeddedTransaction, self.broker))
 
     def _maintain(self) -> None:
         """Stop all workers, accept lost inputs, reset streams, and start the workers again."""
-        self._stop_all()
-        config = self.config("w1")
-        lost, place = sorted(self.lost), Place(config, self.cluster, self.clock)
-        for number in range(self.shape.partitions):
-            self._resume(number)
-        for line in skip(place, EmbeddedSender(self.broker), lost) if lost else ():
+        self.stop_all()
+        lost, place = sorted(self.lost), self.place()
+        for line in self._insist(lambda: skip(place, lost)) if lost else ():
             self.faults.events[Event.SKIPPED] += ": continues " in line
             self.say(f"the operator: {line}")
         for stream in self.resets:
             self._reset(place, stream)
         self.lost.clear()
         self.resets.clear()
-        self._is_closed = False
+        self.is_closed = False
+
+    def _insist(self, command: Callable[[], Iterator[str]]) -> list[str]:
+        """Run a command and return its lines; where its own transaction hangs, end it and run the command again."""
+        while True:
+            try:
+                return list(command())
+            except StateError as problem:
+                if problem.code is not ErrorCode.REPAIR_NEEDED or not self.broker.hanging:
+                    raise
+                self.settle_transactions()
 
     def _reset(self, place: Place, stream: str) -> None:
         """Reset a stream in each task that has it."""
         for number in range(self.shape.partitions):
             try:
-                for line in reset(place, EmbeddedSender(self.broker), stream, number):
+                for line in self._insist(partial(reset, place, stream, number)):
                     self.say(f"the operator: {line}")
             except (
                 ConfigurationError,
@@ -594,16 +667,26 @@ class World:
             else:
                 self.faults.events[Event.RESET] += 1
 
-    def _resume(self, number: int) -> None:
-        """Resume a task as `areba resume` does."""
-        place = TopicPartition(self.config("w1").topics.progress, number)
-        records = [codec.decode_one(row.value or b"") for row in self.read(place)]
-        act = resume_after([record for record in records if isinstance(record, Commit | Act)])
-        if act is None:
-            return
+    def _resume(self, stream: str) -> None:
+        """Resume a stream as `areba resume` does."""
         for _ in range(2 if self.faults.hit(Fault.RESUMED_TWICE) else 1):
-            self.say(f"the operator resumes task {number}")
-            self.broker.append(place, [(None, codec.encode(act), 0, ())])
+            try:
+                found = resume(self.config("w1"), self.cluster, EmbeddedSender(self.broker), self.clock, stream)
+            except StateError:
+                return  # the stop cannot be read yet
+            for place, offset, _ in found:
+                self.say(f"the operator resumes stream {stream}: {place.topic}[{place.partition}] offset {offset}")
+        self.stopped.discard(stream)
+
+    def _erase(self, stream: str, ids: Sequence[str]) -> None:
+        """Erase examples as `areba erase` does."""
+        config, sender = self.config("w1"), EmbeddedSender(self.broker)
+        try:
+            place, offsets = erase(config, self.cluster, sender, self.clock, stream, ids, int(stream[1:]))
+        except (StateError, ConfigurationError) as problem:  # stopped, never sent, or not configured
+            self.say(f"an operator: {problem}")
+            return
+        self.say(f"the operator erases {', '.join(ids)}: {place.topic}[{place.partition}] offset {offsets[-1]}")
 
     def _subscribe(self) -> None:
         """Read all outputs as they come; what was read must not change."""
@@ -625,38 +708,42 @@ class World:
         self.say("no more faults")
         self.faults.is_calm = True
         self._wanted |= {"w1"} if not self._wanted else set()
-        while self.lost or self.resets or self._will_lose_offsets or self._is_closed or not self._is_settled():
+        while self._is_awaited() or self.is_closed or not self.is_settled():
             self.scheduler.pause(SETTLE_S)
+        self.is_worked_off = True
         self.say("all is worked off")
         self._wanted.clear()
-        for process in self._processes:
+        for process in self.processes:
             process.is_asked_to_stop = True
             for task in process.worker.tasks if process.worker is not None else ():
                 self.models[task.number] = task.live.model_digest()
-        while self._processes:
+        while self.processes:
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(FORGOTTEN_S)
         self.broker.expire()
-        self.broker.put_back()
         self.is_over = True
 
-    def input_ends(self) -> dict[TopicPartition, int]:
-        """Return the offset after the last committed record of each input."""
-        places = [place for number in range(self.shape.partitions) for place in self.input_places(number)]
-        records = {place: self.read(place) for place in places}
-        return {place: rows[-1].offset + 1 if rows else 0 for place, rows in records.items()}
+    def _is_awaited(self) -> bool:
+        """Say whether an operator has something to do."""
+        return bool(self.lost or self.resets or self.stopped or self._will_run_commands)
 
-    def _is_settled(self) -> bool:
+    def input_ends(self) -> dict[TopicPartition, int]:
+        """Return the end of each input: after the last record, and the markers of transactions that follow it."""
+        places = [place for number in range(self.shape.partitions) for place in self.input_places(number)]
+        return {place: self.broker.ends(place).stable for place in places}
+
+    def is_settled(self) -> bool:
         """Say whether every task is live in one process, at the end of its inputs, and no process is frozen."""
-        if self._open_inputs:
+        inputs = [place for number in range(self.shape.partitions) for place in self.input_places(number)]
+        if self._open_inputs or any(ends.stable < ends.high for ends in map(self.broker.ends, inputs)):
             return False
-        if any(process.gate.is_busy or process.worker is None for process in self._processes):
+        if any(process.gate.is_busy or process.worker is None for process in self.processes):
             return False
         ends = self.input_ends()
-        if self.broker.hangs(list(ends)):
+        if self.broker.hangs():
             return False
         places: dict[int, tuple[int, int]] = {}
-        for process in self._processes:
+        for process in self.processes:
             for task in process.worker.tasks if process.worker is not None else ():
                 if task.state is not TaskState.LIVE or task.number in places:
                     return False

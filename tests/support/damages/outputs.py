@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from stream_app.records import Prediction
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, Replay
+from stream_app.serialization.dead_letter import SENT_BACK, Replay
 from stream_app.verify.results import Code
 from tests.support.damages.log import ANY, Found, example_at, missing, next_score, outcome_where, prediction_where
 from tests.support.verified_log import TOPICS, Log, Stored, processed, put
@@ -186,12 +186,11 @@ def a_label_in_two_outcomes(log: Log) -> Found:
 def an_outcome_at_another_time(log: Log) -> Found:
     """Change the event time of an outcome, by which subscribers form windows."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
-    records = log.records[TOPICS.outcomes]
-    records[offset] = replace(records[offset], timestamp_ms=records[offset].timestamp_ms + 1)
+    put(log, TOPICS.outcomes, offset, replace(outcome, event_time_ms=outcome.event_time_ms + 1))
     name = f"the record of stream sine, id {outcome.id}, learner {outcome.learner}"
     return [
-        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "timestamp is "),
-        (Code.NOT_REPRODUCED, TOPICS.outcomes, offset, f"{name} is not that of a fresh run: timestamp_ms"),
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "event_time_ms is "),
+        (Code.NOT_REPRODUCED, TOPICS.outcomes, offset, f"{name} is not that of a fresh run: event_time_ms"),
     ]
 
 
@@ -251,7 +250,7 @@ def a_dead_letter_with_another_reason(log: Log) -> Found:
     """Give a dead letter a reason that its record could have, but does not have."""
     offset, origin = dead_letter_where(log, b"conflicting-example")
     stored = log.records[TOPICS.dead_letters][offset]
-    headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"wrong-dimension")]
+    headers = [*stored.headers[:-2], ("areba.reason", b"wrong-dimension"), stored.headers[-1]]
     log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
     text = (
         f"reason is wrong-dimension, must be conflicting-example; it belongs to {TOPICS.examples}[0] offset {origin} "
@@ -263,7 +262,7 @@ def a_label_with_another_reason(log: Log) -> Found:
     """Give a dead letter the reason `late-label`, although its example was joined."""
     offset, origin = dead_letter_where(log, b"conflicting-label", TOPICS.labels)
     stored = log.records[TOPICS.dead_letters][offset]
-    headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"late-label")]
+    headers = [*stored.headers[:-2], ("areba.reason", b"late-label"), stored.headers[-1]]
     log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
     text = f"reason is late-label, must be conflicting-label; it belongs to {TOPICS.labels}[0] offset {origin} "
     return [(Code.WRONG_DEAD_LETTER, TOPICS.dead_letters, offset, text)]

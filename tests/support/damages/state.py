@@ -1,9 +1,8 @@
-"""Damage of progress, offsets, metrics and models."""
+"""Damage of progress, metrics and models."""
 
 import math
 from dataclasses import replace
 
-from stream_app.backends.base import Committed, TopicPartition
 from stream_app.records import Example, Metric
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
@@ -43,38 +42,6 @@ def a_range_that_overlaps(log: Log) -> Found:
     log.records[TOPICS.progress][3] = Stored(0, None, codec.encode(changed))
     text = f"sequence 3 starts at {changed.examples_start} of {TOPICS.examples}, the commit before it ended at "
     return [(Code.WRONG_RANGE, TOPICS.progress, 3, text)]
-
-
-def offsets_of_another_history(log: Log) -> Found:
-    """Commit offsets that name another digest than the commit record has."""
-    for place, committed in list(log.offsets.items()):
-        words = committed.metadata.split()
-        log.offsets[place] = Committed(committed.offset, " ".join([*words[:2], "0" * 64]))
-    return [
-        (
-            Code.WRONG_DIGEST,
-            TOPICS.progress,
-            None,
-            f"sequence {len(log.records[TOPICS.progress]) - 1}: its digest is not",
-        )
-    ]
-
-
-def offsets_that_were_moved(log: Log) -> Found:
-    """Move the committed offsets but not their metadata: records would be skipped or read again."""
-    place = TopicPartition(TOPICS.examples, 0)
-    committed = log.offsets[place]
-    log.offsets[place] = Committed(committed.offset - 1, committed.metadata)
-    labels = log.offsets[TopicPartition(TOPICS.labels, 0)].offset
-    text = f"ends at {committed.offset}/{labels}, committed are {committed.offset - 1}/{labels}"
-    return [
-        (
-            Code.WRONG_COMMITTED_OFFSETS,
-            TOPICS.progress,
-            None,
-            f"sequence {len(log.records[TOPICS.progress]) - 1} {text}",
-        )
-    ]
 
 
 def metric_where(log: Log, learner: str) -> tuple[int, Metric]:
@@ -171,8 +138,6 @@ DAMAGES = (
     a_doubled_commit_record,
     a_forged_digest,
     a_range_that_overlaps,
-    offsets_of_another_history,
-    offsets_that_were_moved,
     a_bit_of_a_gmean,
     a_changed_sum,
     a_changed_queue_length,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import fastavro
 from fastavro.schema import parse_schema
 
-import schemas
+from stream_app import schemas
 from stream_app.records import (
     Reason,
     Side,
@@ -219,7 +219,9 @@ def meaning(name: str, fields: dict[str, Any], max_features: int) -> Reason | No
     if fields["kind"] == "advance":
         asks = fields["time_ms"] is not None and fields["time_ms"] >= 0
     else:
-        asks = bool(fields["learner"])
+        asks = fields["kind"] == "resume" or bool(fields["learner"])
+    if fields["kind"] == "erase":
+        asks = bool(fields["digests"]) and len(fields["digests"].encode()) % 64 == 0
     return None if asks else Reason.UNDECODABLE
 
 

@@ -34,6 +34,7 @@ def prediction_columns(records: Sequence[Prediction]) -> PredictionColumns:
         scores=np.array([record.score for record in records], np.float32),
         labels=np.array([record.predicted_class for record in records], np.int8),
         model_versions=np.array([record.model_version for record in records], np.int64),
+        event_times_ms=np.array([record.event_time_ms for record in records], np.int64),
     )
 
 
@@ -57,4 +58,5 @@ def outcome_columns(records: Sequence[Outcome]) -> OutcomeColumns:
         delays_ms=longs([record.delay_ms for record in records]),
         example_offsets=longs([record.example_offset for record in records]),
         label_offsets=longs([record.label_offset for record in records]),
+        event_times_ms=longs([record.event_time_ms for record in records]),
     )

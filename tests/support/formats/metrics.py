@@ -38,4 +38,5 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
         change_began=None,
         gmean_before=None,
         labels_to_recover=None,
+        event_time_ms=labelled,
     )

@@ -85,9 +85,9 @@ class App:
         """Return the configuration of one instance."""
         return load(self.file(instance, **changed), {})
 
-    def create_topics(self) -> None:
-        """Create the topics, as `areba topics create` does."""
-        create_topics(self.config, self.partitions, self.replication)
+    def create_topics(self, retention_ms: int | None = None) -> None:
+        """Create the topics, as `areba topics create` does; with `retention.FOREVER`, the inputs accept any time."""
+        create_topics(self.config, self.partitions, self.replication, retention_ms)
 
     def send(self, records: Sequence[Sent]) -> None:
         """Send records in this order, without transactions, so that offsets have no gaps."""
@@ -103,15 +103,12 @@ class App:
             sender.send(topic, record.key, record.value, record.time_ms, record.headers, record.partition)
 
     def input_ends(self) -> dict[int, tuple[int, int]]:
-        """Return the offsets after the last example and the last label, by partition."""
-        topics, cluster = self.config.topics, self.cluster
-        return {
-            number: (
-                len(read_topic(cluster, TopicPartition(topics.examples, number))),
-                len(read_topic(cluster, TopicPartition(topics.labels, number))),
-            )
-            for number in range(self.partitions)
-        }
+        """Return the ends of examples and labels, by partition: a worker that has read everything commits them."""
+        found = {}
+        for number in range(self.partitions):
+            one, two = (self.cluster.watermarks(TopicPartition(name, number)).high for name in self.input_topics)
+            found[number] = (one, two)
+        return found
 
     def outputs(self, number: int) -> dict[str, list[Read]]:
         """Return all committed outputs of a partition, by unprefixed topic; without the marks of `areba dlq replay`."""

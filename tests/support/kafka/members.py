@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +25,12 @@ from tests.support.kafka.application import App
 from tests.support.kafka.secure_broker import ADMINISTRATOR, PASSWORD, SecureKafka
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
-ACLS_SCRIPT = """#!/bin/sh
-exec java -Xmx128m -XX:TieredStopAtLevel=1 -cp '{library}/*' org.apache.kafka.tools.AclCommand "$@"
+SCRIPT = """#!/bin/sh
+exec java -Xmx128m -XX:TieredStopAtLevel=1 -cp '{library}/*' org.apache.kafka.tools.{tool} "$@"
 """
-"""The class that `kafka-acls.sh` of Apache Kafka's distribution starts."""
+"""What `kafka-acls.sh` (AclCommand) and `kafka-transactions.sh` (TransactionsCommand) of the distribution do."""
 
-ADMIN_CLIENT = """security.protocol=SASL_SSL
+JAVA_CLIENT = """security.protocol=SASL_SSL
 sasl.mechanism=SCRAM-SHA-512
 sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
   username="{user}" password="{password}";
@@ -84,6 +85,21 @@ class Member:
         return done.output
 
 
+def kafka_transactions(secure: SecureKafka, user: str, folder: Path, *words: str) -> str:
+    """Run `kafka-transactions.sh` as a user; return what it prints, also about an error."""
+    script, client = folder / "kafka-transactions.sh", folder / f"{user}.properties"
+    _write_script(script, "TransactionsCommand")
+    client.write_text(JAVA_CLIENT.format(user=user, password=PASSWORD, ca=secure.ca))
+    command = [str(script), "--bootstrap-server", secure.servers, "--command-config", str(client), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout + done.stderr
+
+
+def _write_script(path: Path, tool: str) -> None:
+    path.write_text(SCRIPT.format(library=kafka_jars(), tool=tool))
+    path.chmod(0o700)
+
+
 def members_of(secure: SecureKafka, factory: pytest.TempPathFactory) -> Mapping[Role, Member]:
     """Give each role a user, and apply the printed commands as the administrator."""
     prefix = "secured-"
@@ -97,10 +113,8 @@ def members_of(secure: SecureKafka, factory: pytest.TempPathFactory) -> Mapping[
     secure.add_user(ADMINISTRATOR)
     folder = factory.mktemp("administrator")
     client = folder / "admin client.properties"
-    client.write_text(ADMIN_CLIENT.format(user=ADMINISTRATOR, password=PASSWORD, ca=secure.ca))
-    script = folder / "kafka-acls.sh"
-    script.write_text(ACLS_SCRIPT.format(library=kafka_jars()))
-    script.chmod(0o700)
+    client.write_text(JAVA_CLIENT.format(user=ADMINISTRATOR, password=PASSWORD, ca=secure.ca))
+    _write_script(folder / "kafka-acls.sh", "AclCommand")
     text = "set -e\n"
     for role, member in found.items():
         text += member.command(

@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[3]
 def worker_of(config: Config, transaction: KafkaTransaction | None = None) -> Worker:
     """Return a worker of this process."""
     clock = SystemClock()
-    settings = {**config.kafka.all, **config.kafka.consumer}
+    instance = config.application.instance
+    settings = {**config.kafka.all, **config.kafka.consumer, "client.id": instance, "group.instance.id": instance}
     source = KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)
     transaction = transaction or KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id)
     cluster = KafkaCluster(config.kafka.bootstrap_servers)

@@ -51,11 +51,15 @@ class Progress:
         wait_until(lambda: self.poll() >= wanted, f"{commits} more commits ({self.offsets})", deadline_s)
 
     def wait_for_ends(self, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> None:
-        """Wait until these offsets are committed."""
+        """Wait until all records before these offsets are committed; a commit also covers the markers after them."""
 
         def reached() -> bool:
             self.poll()
-            return all(self.offsets[number] == end for number, end in ends.items())
+            return all(
+                done >= end
+                for number, wanted in ends.items()
+                for done, end in zip(self.offsets[number], wanted, strict=True)
+            )
 
         try:
             wait_until(reached, "", deadline_s)

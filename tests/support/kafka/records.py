@@ -13,18 +13,20 @@ from tests.support.rows import Sent
 
 def example(stream: str, id_: str, features: Sequence[float], time_ms: int, partition: int = 0) -> Sent:
     """Return an example."""
-    return Sent(Side.EXAMPLES, partition, time_ms, stream.encode(), codec.encode(Example(stream, id_, features)))
+    return Sent(
+        Side.EXAMPLES, partition, time_ms, stream.encode(), codec.encode_unchecked(Example(stream, id_, features))
+    )
 
 
 def label(stream: str, id_: str, label_: int, time_ms: int, partition: int = 0) -> Sent:
     """Return a label."""
-    return Sent(Side.LABELS, partition, time_ms, stream.encode(), codec.encode(Label(stream, id_, label_)))
+    return Sent(Side.LABELS, partition, time_ms, stream.encode(), codec.encode_unchecked(Label(stream, id_, label_)))
 
 
 def advance(stream: str, side: Side, to_ms: int, time_ms: int, partition: int = 0) -> Sent:
     """Return one half of an `advance` pair."""
     mark = Mark(stream, MarkKind.ADVANCE, time_ms=to_ms)
-    return Sent(side, partition, time_ms, stream.encode(), codec.encode(mark))
+    return Sent(side, partition, time_ms, stream.encode(), codec.encode_unchecked(mark))
 
 
 def stream_records(

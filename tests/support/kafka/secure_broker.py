@@ -4,6 +4,7 @@ Apart from an open listener, through which tests administer it, it has two liste
 a valid certificate and one with an expired certificate. `keytool` makes the certificates, and each is its own CA.
 """
 
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,8 +39,12 @@ TOOL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class SecureKafka:
-    """The addresses of the broker, and the certificate that its clients must trust."""
+    """The addresses of the broker, and the certificate that its clients must trust.
 
+    `kafka` is the broker itself, which `rotate` starts again.
+    """
+
+    kafka: cluster.LocalKafka
     open_servers: str
     servers: str
     expired_servers: str
@@ -58,13 +63,23 @@ class SecureKafka:
         }
         return settings | {name.replace("_", "."): value for name, value in changed.items()}
 
-    def add_user(self, name: str) -> None:
-        """Add a user with `PASSWORD`, and wait until the broker lets it in."""
+    def set_password(self, name: str, password: str) -> None:
+        """Set the password of a user, who need not exist yet."""
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        change = UserScramCredentialUpsertion(name, scram, PASSWORD.encode())
+        change = UserScramCredentialUpsertion(name, scram, password.encode())
         admin = self.admin  # without a name, it would be collected before its answers arrive
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result(DEADLINE_S)
+
+    def rotate(self, store: str) -> None:
+        """Kill the broker, give its listener with the valid certificate another key store, and start it again."""
+        self.kafka.kill(1)
+        shutil.copy(self.ca.with_name(f"{store}.p12"), self.ca.with_name("in-use.p12"))
+        self.kafka.restart(1)
+
+    def add_user(self, name: str) -> None:
+        """Add a user with `PASSWORD`, and wait until the broker lets it in."""
+        self.set_password(name, PASSWORD)
         cluster = KafkaCluster(self.servers, self.client(sasl_username=name))
         wait_until(lambda: cluster.broker_count(2.0) > 0, f"the new user {name}")
 
@@ -134,10 +149,11 @@ def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str
 def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     """Run the broker during the block."""
     good, ca = _certificate(folder, "good", "-1d")
+    in_use = Path(shutil.copy(good, folder / "in-use.p12"))
     old, expired_ca = _certificate(folder, "expired", "-10d")
     _, other_ca = _certificate(folder, "other", "-1d")
     ports = dict(zip(("SECURE", "EXPIRED"), free_ports(2, []), strict=True))
-    extra = _listeners(ports, {"SECURE": good, "EXPIRED": old})
+    extra = _listeners(ports, {"SECURE": in_use, "EXPIRED": old})
     more = extra.pop("_ports")
     plain = broker_properties
 
@@ -154,6 +170,8 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
         kafka = cluster.start(1)
     with kafka:
         places = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-        found = SecureKafka(kafka.bootstrap_servers, places["SECURE"], places["EXPIRED"], ca, expired_ca, other_ca)
+        found = SecureKafka(
+            kafka, kafka.bootstrap_servers, places["SECURE"], places["EXPIRED"], ca, expired_ca, other_ca
+        )
         found.add_user(USER)
         yield found

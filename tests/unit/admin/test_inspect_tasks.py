@@ -7,36 +7,31 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stream_app.admin import history, inspect_tasks
-from stream_app.admin.history import records_of
+from stream_app.admin import inspect_tasks, standstill
 from stream_app.admin.inspect_tasks import inspect
+from stream_app.admin.inspection import Inspection
+from stream_app.admin.problems import ProblemCode
+from stream_app.admin.progress import reading
+from stream_app.admin.progress.reading import records_of
+from stream_app.backends import held_back
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, ErrorCode, TopicError
 from stream_app.record_columns import OutputRecords
-from stream_app.records import RESUME, Act, Commit, Example
+from stream_app.records import Act, Commit, Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from tests.support.damages.world import (
     COUNT,
-    _foreign_offsets,
+    _empty_progress,
     _lose_examples,
-    _lose_offsets,
     _lose_progress,
-    _new_topic,
-    _newer_format,
-    _older_offsets,
-    _other_digest,
-    _other_offsets,
     _processed,
-    _to_the_first,
-    _tripped_world,
-    _unequal_offsets,
+    _recreate_progress,
+    stopped_world,
 )
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
-
-RECOMMIT = "areba state recommit"
 
 
 def test_a_healthy_application() -> None:
@@ -53,14 +48,14 @@ def test_a_healthy_application() -> None:
     _turns(member, until=_all_at(member, 3))
     _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     world.send(2, first=3, partitions=[1])
-    found = inspect(world.cluster, world.config)
+    found = inspect(world.cluster, world.config, clock=world.clock)
     assert (found.ok, found.workers) == (True, 1)
     assert [view.state for view in found.tasks] == [TaskState.RUNNING] * PARTITIONS
     assert [[(one.topic, one.committed, one.high, one.lag) for one in view.inputs] for view in found.tasks] == [
         [("examples", 3, 3, 0), ("labels", 3, 3, 0)],
         [("examples", 3, 5, 2), ("labels", 3, 5, 2)],
     ]
-    assert [view.sequence for view in found.tasks] == [task.point.sequence for task in member.tasks]
+    assert [view.sequence for view in found.tasks] == [task.position.anchor.sequence for task in member.tasks]
     assert [view.snapshot_sequence for view in found.tasks] == [view.sequence for view in found.tasks]
     assert all(view.engine and view.snapshots > 0 and view.problem is None for view in found.tasks)
 
@@ -73,15 +68,16 @@ def test_a_healthy_application() -> None:
     )
 
 
-def test_markers_are_no_lag() -> None:
-    """After `areba dlq replay` an input ends with a marker, which no commit passes: nothing is left to process."""
+def test_markers_are_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `areba dlq replay` an input ends with a marker, which a commit passes: nothing is left to process."""
     world = World()
+    monkeypatch.setattr(held_back, "WATCH_S", 1.0)
     example = codec.encode(Example("s0", "0", [1.0]))
     place = TopicPartition("examples", 0)
     member = _started(world.worker())
 
     def lag() -> int:
-        return inspect(world.cluster, world.config, [0]).tasks[0].inputs[0].lag
+        return inspect(world.cluster, world.config, [0], clock=world.clock).tasks[0].inputs[0].lag
 
     replay = world.open_transaction("replay")
     replay.initialise()
@@ -93,57 +89,97 @@ def test_markers_are_no_lag() -> None:
         assert lag() > 0
         _turns(member, until=lambda: lag() == 0)
         known = inspect(world.cluster, world.config, [0]).tasks[0].inputs[0]
-        assert known.committed == 2 * turn + 1
+        assert known.committed == 2 * turn + 2
         assert known.high == 2 * turn + 2
 
 
-def test_a_task_that_the_breaker_stopped() -> None:
-    """Reason and command, until the task is resumed; the act counts immediately, even before a worker reads it."""
-    world, member = _tripped_world()
-    found = inspect(world.cluster, world.config)
-    assert not found.ok
-    assert [view.state for view in found.tasks] == [TaskState.TRIPPED, TaskState.RUNNING]
-    assert found.tasks[0].command == "areba resume --task 0"
-    [line] = found.problems()
-    assert line == (
-        "task 0: tripped: 3 unreadable examples in a row (limit 3); fix the producer, then: areba resume --task 0"
-    )
-    sequence = member.tasks[0].point.sequence
-    world.resume(0, sequence + 5)  # from an earlier stop: not for this one
-    assert inspect(world.cluster, world.config).tasks[0].state is TaskState.TRIPPED
-    world.put("progress", 0, None, codec.encode(Act(sequence + 1, RESUME, "0", "")))
-    again = inspect(world.cluster, world.config)
-    assert (again.ok, again.tasks[0].state) == (True, TaskState.RUNNING)
-    _turns(member, until=lambda: member.tasks[0].state is TaskState.LIVE)
-    world.send(2, first=30)
-    _turns(member, until=lambda: member.tasks[0].offsets == (11, 8))
-    assert inspect(world.cluster, world.config).ok
+def test_an_input_that_an_open_transaction_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line names the partition, the offset and what waits; a transaction that ends in time is no problem."""
+    world = World()
+    monkeypatch.setattr(held_back, "WATCH_S", 2.0)
+    world.send(3)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 3))
+    other = world.open_transaction("other")
+    other.initialise()
+    other.begin()
+    labels = OutputRecords.of([b"s1"] * 4, [codec.encode(Label("s1", str(number), 1)) for number in range(4)], [1] * 4)
+    other.produce(TopicPartition("labels", 1), labels)
+    found = inspect(world.cluster, world.config, clock=world.clock)
+    assert [[one.held_from for one in view.inputs] for view in found.tasks] == [[None, None], [None, 3]]
+    assert [one.lag for one in found.tasks[1].inputs] == [0, 4]
+    [problem] = found.problems()
+    assert (problem.code, problem.task) == (ProblemCode.HELD_BACK, 1)
+    assert "labels[1] back at offset 3: 4 offsets wait" in problem.text
+    assert "describe-producers --topic labels --partition 1" in problem.text
+    assert json.loads(found.to_json())["tasks"][1]["labels"]["held_from"] == 3
+
+    ended = []
+
+    class Ending:
+        """A clock in whose first pause the transaction ends."""
+
+        now_ms, monotonic_s = world.clock.now_ms, world.clock.monotonic_s
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            other.commit()
+            ended.append(seconds)
+
+    assert inspect(world.cluster, world.config, clock=Ending()).ok
+    assert len(ended) == 1
 
 
-@pytest.mark.parametrize(
-    ("damage", "code", "command"),
-    [
-        (_lose_offsets, ErrorCode.OFFSETS_LOST, RECOMMIT),
-        (_foreign_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_to_the_first, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_older_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_other_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_unequal_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_other_digest, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_newer_format, ErrorCode.FORMAT_UNKNOWN, None),
-    ],
+STOPPED = (
+    "stream-stopped task 0: stream 's0': 3 malformed examples in a row (limit 3); fix the producer, then: areba resume "
+    "s0"
 )
-def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: ErrorCode, command: str | None) -> None:
-    """An operator sees the problem and its remedy before the next rebalance parks the task."""
-    world, _ = _processed()
-    damage(world)
+
+
+def _stopped(found: Inspection) -> list[str]:
+    """Return the lines about streams that the breaker stopped."""
+    return [str(problem) for problem in found.problems() if problem.code is ProblemCode.STREAM_STOPPED]
+
+
+def test_a_task_that_commits_nothing_although_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hanging step, a worker that waits for a schema registry: the group has its member, and nothing moves."""
+    monkeypatch.setattr(held_back, "WATCH_S", 1.0)
+    monkeypatch.setattr(standstill, "QUIET_MS", 4_000)  # less than the session of a worker that is never asked
+    world = World()
+    world.send(3)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 3))
+    world.send(1, first=3, partitions=[1])
+    assert inspect(world.cluster, world.config, clock=world.clock).ok, "it has just committed"
+    world.clock.advance(4.0)
+    found = inspect(world.cluster, world.config, clock=world.clock)
+    assert [(one.code, one.task) for one in found.problems()] == [(ProblemCode.NO_COMMIT, 1)]
+
+    class Working:
+        """A clock in whose first pause the worker commits."""
+
+        now_ms, monotonic_s = world.clock.now_ms, world.clock.monotonic_s
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            _turns(member, until=lambda: member.tasks[1].offsets == (4, 4))
+            world.clock.sleep(seconds)
+
+    assert inspect(world.cluster, world.config, clock=Working()).ok, "the first records after a pause"
+
+
+def test_a_stream_that_the_breaker_stopped() -> None:
+    """Reason and command, until the task has processed the mark; the task itself runs."""
+    world, member = stopped_world()
     found = inspect(world.cluster, world.config)
     assert not found.ok
-    assert [view.state for view in found.tasks] == [TaskState.PARKED] * PARTITIONS
-    for view, line in zip(found.tasks, found.problems(), strict=True):
-        assert (view.code, view.command) == (code, command)
-        assert line.startswith(f"task {view.task}: parked: ")
-        assert line.endswith(f"[{code}]")
+    assert [view.state for view in found.tasks] == [TaskState.RUNNING, TaskState.RUNNING]
+    assert found.tasks[0].stopped == {"s0": "3 malformed examples in a row (limit 3)"}
+    assert _stopped(found) == [STOPPED]
+    world.resume(0)
+    assert _stopped(inspect(world.cluster, world.config)) == [STOPPED]
+    _turns(member, until=lambda: member.tasks[0].offsets == (11, 7))
+    assert _stopped(inspect(world.cluster, world.config)) == []
 
 
 @pytest.mark.parametrize(
@@ -151,7 +187,6 @@ def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: E
     [
         (_lose_examples, ErrorCode.INPUTS_DELETED),
         (_lose_progress, ErrorCode.SNAPSHOT_MISSING),
-        (_new_topic, ErrorCode.OFFSETS_RESET),
     ],
 )
 def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) -> None:
@@ -164,17 +199,57 @@ def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) ->
     assert found.ok
     assert all(view.engine and (view.snapshots, view.snapshot_sequence) == (0, -1) for view in found.tasks)
     damage(world)
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     broken = inspect(world.cluster, world.config)
     assert [view.state for view in broken.tasks] == [TaskState.PARKED] * PARTITIONS
     assert broken.tasks[0].code is code
 
 
+def test_a_live_task_whose_inputs_were_deleted_is_saved_by_a_clean_stop() -> None:
+    """`state skip` would throw the model away that the worker has in memory; SIGTERM saves it."""
+    world = World()
+    world.send(20)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 20))
+    _lose_examples(world)
+    found = inspect(world.cluster, world.config)
+    assert not found.ok
+    assert [(view.state, view.code, view.command) for view in found.tasks] == [
+        (TaskState.RUNNING, ErrorCode.INPUTS_DELETED, None)
+    ] * PARTITIONS
+    lines = [problem.text for problem in found.problems() if problem.code is ProblemCode.RETENTION_USED]
+    assert len(lines) == PARTITIONS
+    assert all("SIGTERM" in line and "skip" not in line for line in lines)
+    member.run(lambda: True)
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
+    assert {view.state for view in inspect(world.cluster, world.config).tasks} == {TaskState.IDLE}
+
+
+@pytest.mark.parametrize("limit", ["retention.ms", "retention.bytes"])
+def test_the_age_of_what_a_restore_needs(limit: str) -> None:
+    """Half of the retention is used, and no snapshot was taken: something prevents it, and nobody looks at alerts."""
+    world = World(_config(worker={"snapshot_after_ms": 3_600_000}))
+    world.send(20)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 20))
+    assert [view.retention_used for view in inspect(world.cluster, world.config).tasks] == [0.0] * PARTITIONS
+    age_ms, size = world.clock.now_ms(), 20 * 40
+    kept = {"retention.ms": age_ms, "retention.bytes": size}[limit]
+    for share, is_late in ((0.4, False), (0.9, True)):
+        world.broker.alter_topic("examples", {limit: str(int(kept / share))})
+        found = inspect(world.cluster, world.config, clock=world.clock)
+        assert found.ok is not is_late
+        assert found.tasks[0].retention_used == pytest.approx(share, rel=0.3)
+        assert json.loads(found.to_json())["tasks"][0]["retention_used"] == pytest.approx(share, rel=0.3)
+
+
 def test_progress_that_is_another_one() -> None:
-    """A topic that was created again lacks what the group committed, and so does a topic with foreign records."""
-    world, _ = _processed()
-    for number in range(PARTITIONS):
-        world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 10**6)
-    assert inspect(world.cluster, world.config).tasks[0].code is ErrorCode.OFFSETS_RESET
+    """An operator learns it before a restart: progress is empty beside a snapshot, or has foreign records."""
+    for damage in (_empty_progress, _recreate_progress):
+        world, _ = _processed()
+        damage(world)
+        views = inspect(world.cluster, world.config).tasks
+        assert [(view.state, view.code) for view in views] == [(TaskState.PARKED, ErrorCode.PROGRESS_LOST)] * PARTITIONS
     world, _ = _processed()
     world.put("progress", 1, None, b"not ours")
     found = inspect(world.cluster, world.config)
@@ -185,7 +260,7 @@ def test_progress_that_is_another_one() -> None:
 def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read at different moments never looks like offsets that were reset."""
     world, member = _processed()
-    read = history.progress_tail
+    read = reading.progress_tail
     count = COUNT
 
     def later(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
@@ -205,7 +280,7 @@ def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.Monk
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command reads progress from its end, only as far as it needs to find the last commit."""
-    monkeypatch.setattr(history, "TAIL_RECORDS", 2)
+    monkeypatch.setattr(reading, "TAIL_RECORDS", 2)
     world, member = _processed()
     starts = []
 
@@ -213,14 +288,12 @@ def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         starts.append(begin)
         return records_of(cluster, place, begin)
 
-    monkeypatch.setattr(history, "records_of", noting)
+    monkeypatch.setattr(reading, "records_of", noting)
     assert inspect(world.cluster, world.config, [0]).ok
     high = world.cluster.watermarks(TopicPartition(world.config.topics.progress, 0)).high
     assert starts
     assert min(starts) >= high - 20
-    for _ in range(3):
-        world.resume(0, member.tasks[0].point.sequence + 1)
-    assert inspect(world.cluster, world.config, [0]).tasks[0].sequence == member.tasks[0].point.sequence
+    assert inspect(world.cluster, world.config, [0]).tasks[0].sequence == member.tasks[0].position.anchor.sequence
 
 
 def _world_without(topic: str) -> World:
@@ -240,7 +313,7 @@ def test_what_is_not_there_is_named() -> None:
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Operators and scripts call it: exit status 1 if action is needed."""
-    world, _ = _tripped_world()
+    world, _ = stopped_world()
     monkeypatch.setattr(clients, "connect", lambda _: world.cluster)
     file = tmp_path / "areba.yaml"
     file.write_text("application: {id: app, instance: w}\nstreams: {s0: {features: 1}, s1: {features: 1}}\n")
@@ -248,7 +321,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["inspect", "-c", str(file)])
     assert shown.exit_code == 1
     assert "app: 1 worker" in shown.output
-    assert shown.output.endswith("fix the producer, then: areba resume --task 0\n")
+    assert STOPPED in shown.output.replace("\n", " ")
     assert CliRunner().invoke(cli, ["inspect", "-c", str(file), "--task", "1"]).exit_code == 0
     result = CliRunner().invoke(cli, ["inspect", "-c", str(file), "--json"])
     assert result.exit_code == 1
@@ -256,18 +329,21 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (plain["application"], plain["workers"], plain["ok"]) == ("app", 1, False)
     assert plain["tasks"][0] == {
         "task": 0,
-        "state": "tripped",
-        "problem": "3 unreadable examples in a row (limit 3)",
+        "state": "running",
+        "problem": None,
         "code": None,
-        "command": "areba resume --task 0",
-        "examples": {"topic": "examples", "committed": 9, "end": 9, "lag": 0},
-        "labels": {"topic": "labels", "committed": 6, "end": 6, "lag": 0},
+        "command": None,
+        "examples": {"topic": "examples", "committed": 10, "end": 10, "lag": 0, "held_from": None},
+        "labels": {"topic": "labels", "committed": 7, "end": 7, "lag": 0, "held_from": None},
         "sequence": plain["tasks"][0]["sequence"],
         "snapshots": 0,
         "snapshot_sequence": None,
         "snapshot_bytes": None,
         "engine": plain["tasks"][0]["engine"],
-        "dead_letters": [{"reason": "wrong-schema", "records": 3, "offset": 2, "stream": ""}],
+        "stopped_streams": 1,
+        "stopped": {"s0": "3 malformed examples in a row (limit 3)"},
+        "dead_letters": plain["tasks"][0]["dead_letters"],
+        "retention_used": 0.0,
         "dead_letters_are_all": True,
         "label_flow": plain["tasks"][0]["label_flow"],
     }

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.admin.models import Place, explain, export
-from stream_app.learners.standardisation import LIMIT
+from stream_app.admin.models import explain
+from stream_app.admin.saved_models.export_models import export
+from stream_app.learners.moments import LIMIT
 from stream_app.records import Example, Mark, MarkKind, Prediction
 from stream_app.serialization import codec
 from tests.support.world import World, _all_beyond, _config, _started, _turns
@@ -52,7 +53,7 @@ def test_a_promoted_relay_stays_champion_after_any_crash() -> None:
 def test_a_prediction_of_relay_is_made_again(number: int) -> None:
     """A prediction that cannot be explained cannot be defended; draws, averages and queues must be those of then."""
     world = promoted(3)
-    found = explain(Place(world.config, world.cluster, world.clock), STREAM, str(number), TASK)
+    found = explain(world.place(), STREAM, str(number), TASK)
     assert found.is_same
     assert [(one.learner, one.champion) for one in found.again] == [("areba", number < HALF), ("relay", number >= HALF)]
 
@@ -63,7 +64,7 @@ def test_an_exported_relay_predicts_in_plain_torch(tmp_path: Path) -> None:
     world.put("examples", TASK, STREAM.encode(), codec.encode(Example(STREAM, "last", [0.7])), 20 * HALF)
     member = _started(world.worker())
     _turns(member, until=lambda: len(predictions(world, "relay")) > 2 * HALF)
-    export(Place(world.config, world.cluster, world.clock), STREAM, "relay", tmp_path / "relay", TASK, None)
+    export(world.place(), STREAM, "relay", tmp_path / "relay", TASK, None)
     tensors = load_file(tmp_path / "relay")
     model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.LeakyReLU(0.01), torch.nn.Linear(8, 1))
     model.load_state_dict({name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")})

@@ -6,14 +6,14 @@ from itertools import pairwise
 import pytest
 
 from stream_app.admin import skip as skip_module
-from stream_app.admin.history import progress_of
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import rebuild
+from stream_app.admin.progress.reading import progress_of
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.errors import ErrorCode, StateError
+from stream_app.record_columns import OutputRecords
 from stream_app.records import SKIP, Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
@@ -21,6 +21,7 @@ from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
+from tests.support.changelog import changelog_of, snapshots_of
 from tests.support.damages.world import _processed
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
 
@@ -48,8 +49,8 @@ def _delete(world: World, before: int, topics: Sequence[str] = ("examples", "lab
 
 
 def _skip(world: World, tasks: Iterable[int] = (), *, dry_run: bool = False) -> list[str]:
-    place = Place(world.config, world.cluster, world.clock)
-    return list(skip(place, EmbeddedSender(world.broker), tasks, dry_run=dry_run))
+    place = world.place()
+    return list(skip(place, tasks, dry_run=dry_run))
 
 
 def _gaps(world: World, number: int = 0) -> list[Gap]:
@@ -105,7 +106,7 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
         "and 30 offsets of examples and 30 of labels that were never processed"
     )
     assert said == [
-        f"task {task.number}: would continue from the snapshot of sequence {task.point.sequence}: {lost}"
+        f"task {task.number}: would continue from the snapshot of sequence {task.position.anchor.sequence}: {lost}"
         for task in member.tasks
     ]
     assert [line.replace(": continues", ": would continue") for line in _skip(world)] == said
@@ -118,6 +119,34 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     recorded = progress_of(world.cluster, progress, world.cluster.watermarks(progress).low)
     commits = [record for record in recorded if isinstance(record, Commit)]
     assert (COUNT, COUNT + 30) in [(one.examples_end, two.examples_start) for one, two in pairwise(commits)]
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_an_input_that_ends_with_a_transaction_was_processed(outcome: str) -> None:
+    """After a quiet week in which retention deletes everything, a marker or aborted records are no lost input."""
+    world = World(_config(worker=OFTEN))
+    world.send(COUNT)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    producer = world.open_transaction("producer")
+    producer.initialise()
+    producer.begin()
+    places = [place for task in member.tasks for place in task.inputs]
+    for place in places:
+        producer.produce(place, OutputRecords.of([b"s0"], [b"garbage"], [10 * COUNT]))
+    getattr(producer, outcome)()
+    _turns(member, until=_all_at(member, COUNT + 2))
+    _turns(member, until=lambda: not any(task.is_saving or task.live.snapshots.is_due() for task in member.tasks))
+    _kill(world)
+    for place in places:
+        world.broker.delete_before(place, world.broker.watermarks(place).high)
+    assert [line.partition(": ")[2] for line in _skip(world)] == ["no input that it needs was deleted"] * PARTITIONS
+    assert [view.problem for view in inspect(world.cluster, world.config).tasks] == [None] * PARTITIONS
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, COUNT + 2))
+    _kill(world)
+    assert {one.code for one in verify(world.cluster, world.config).findings} == {Code.DELETED_RECORDS}
+    _check_continues(world, COUNT + 2)
 
 
 def test_retention_that_is_faster_than_a_running_worker() -> None:
@@ -164,8 +193,8 @@ def test_what_would_be_processed_again_is_gone() -> None:
 def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
     """If the state from which a task continues does not have the stream yet, its reset has no effect."""
     world, _ = _ran(**NEVER)
-    place = Place(world.config, world.cluster, world.clock)
-    assert list(reset(place, EmbeddedSender(world.broker), "s0", 0))
+    place = world.place()
+    assert list(reset(place, "s0", 0))
     _delete(world, 7)
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     _skip(world)
@@ -198,7 +227,7 @@ def test_said_again_before_a_snapshot_is_whole() -> None:
     member = _check_continues(world, COUNT + 20)
     assert _updates(member) == 20
     point = member.tasks[0].offsets
-    held = rebuild(Place(world.config, world.cluster, world.clock), 0, point).task
+    held = rebuild(world.place(), 0, point).task
     assert held.model_digests() == member.tasks[0].live.task.model_digests()
 
 
@@ -276,8 +305,6 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     _delete(world, 3, ["progress"])  # after the record of who wrote it, and its marker
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
         _skip(world)
-    world.broker.groups.group("app").offsets.clear()
-    assert _skip(world, [0]) == ["task 0: no input that it needs was deleted"]
 
 
 @pytest.mark.parametrize(
@@ -305,3 +332,19 @@ def test_a_record_that_is_no_gap(text: str) -> None:
 
 def _act(sequence: int, text: str) -> bytes:
     return codec.encode(Act(sequence, SKIP, "0", text))
+
+
+def test_the_newest_snapshot_is_damaged() -> None:
+    """The command and a restore choose the same snapshot."""
+    world, _ = _ran(**OFTEN)
+    for number in range(PARTITIONS):
+        newest = snapshots_of(world, number)[0].manifest.offset
+        entries = world.broker._log(changelog_of(world, number)).entries
+        del entries[world.broker._log(changelog_of(world, number)).index(newest)]
+    world.send(30, first=COUNT)
+    _delete(world, COUNT + 10)
+    assert all("skips 0 offsets" not in line for line in _skip(world))
+    assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
+    member = _started(world.worker())
+    _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())  # the snapshot might be hidden
+    assert [len(task.report.damage) for task in member.tasks] == [1] * PARTITIONS

@@ -1,22 +1,20 @@
 """A saved model continues in this application or another; each later restore yields the same bits."""
 
-import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from stream_app.admin.import_model import import_model
-from stream_app.admin.models import Place, export, rebuild
-from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.admin.models import Place, rebuild
+from stream_app.admin.saved_models.export_models import export
+from stream_app.admin.saved_models.import_model import import_model
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
 from stream_app.records import SEED, Act, Commit
-from stream_app.recovery.buffers import NO_RECORDS
 from stream_app.serialization import codec
-from stream_app.snapshot.imported_state import Seeds
+from stream_app.snapshot.imported_state import read_seed
 from stream_app.snapshot.model_file import digest_of
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
@@ -34,11 +32,11 @@ def _ran(config: Config, count: int = 40) -> tuple[World, Worker]:
 
 
 def _place(world: World, config: Config | None = None) -> Place:
-    return Place(config or world.config, world.cluster, world.clock)
+    return world.place(config)
 
 
-def _import(place: Place, world: World, file: Path, learner: str = "areba", stream: str = "s0") -> str:
-    return "\n".join(import_model(place, EmbeddedSender(world.broker), file, stream, learner, 0))
+def _import(place: Place, file: Path, learner: str = "areba", stream: str = "s0") -> str:
+    return "\n".join(import_model(place, file, stream, learner, 0))
 
 
 def _kill(world: World) -> None:
@@ -65,7 +63,7 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
     """A fraud desk opens a second country with the model of the first; each restore begins with the same state."""
     config = _config(application={"id": "second"}, **SAVED)
     world = World(config)
-    line = _import(_place(world), world, saved)
+    line = _import(_place(world), saved)
     assert line.startswith("s0/areba of task 0 continues from digest ")
     member = _started(world.worker(config))
     _turns(member, until=_all_at(member, 0))
@@ -93,7 +91,7 @@ def test_a_stopped_application_continues_with_it(saved: Path) -> None:
     world, member = _ran(config, 60)
     _kill(world)
     before = _digests(member)
-    _import(_place(world), world, saved)
+    _import(_place(world), saved)
     acts = [record for record in world.progress(0) if isinstance(record, Act)]
     assert [act.kind for act in acts] == ["configuration", SEED]
     for _ in range(2):
@@ -118,7 +116,7 @@ def test_a_challenger_that_only_the_file_has(saved: Path) -> None:
     world, _ = _ran(config)
     _kill(world)
     more = _config(learners={**SAVED["learners"], "saved": {"method": "areba", "scaler": "standard"}})
-    assert "learners.saved: is new" in _import(_place(world, more), world, saved, learner="saved")
+    assert "learners.saved: is new" in _import(_place(world, more), saved, learner="saved")
     kinds = [record.kind for record in world.progress(0) if isinstance(record, Act)]
     assert kinds == ["configuration", "configuration", SEED]
     member = _started(world.worker(more))
@@ -133,69 +131,40 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
     world, _ = _ran(config)
     before = world.rows("progress", 0)
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
-        _import(_place(world), world, saved)
+        _import(_place(world), saved)
     _kill(world)
     for learner, text in (("baseline", "its settings differ"), ("none", "has no such learner")):
         with pytest.raises(StateError, match=text):
-            _import(_place(world), world, saved, learner=learner)
+            _import(_place(world), saved, learner=learner)
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        _import(_place(world), world, saved, stream="unheard-of")
-    with pytest.raises(ConfigurationError, match=r"join.ttl_ms"):
-        _import(_place(world, _config(join={"ttl_ms": 5}, **SAVED)), world, saved)
+        _import(_place(world), saved, stream="unheard-of")
+    with pytest.raises(ConfigurationError, match=r"metrics.fading_factor"):
+        _import(_place(world, _config(metrics={"fading_factor": 0.5}, **SAVED)), saved)
     saved.write_bytes(saved.read_bytes()[:-9])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        _import(_place(world), world, saved)
+        _import(_place(world), saved)
     assert world.rows("progress", 0) == before
 
 
-def _in_old_parts(text: str) -> list[str]:
-    """Cut a seed as versions before act.v3 did: each part is a separate document."""
-    plain = json.loads(text)
-    content = base64.b64decode(plain["content"])
-    pieces = [content[start : start + 500] for start in range(0, len(content), 500)]
-    return [
-        json.dumps(
-            {**plain, "parts": len(pieces), "part": number, "content": base64.b64encode(piece).decode()},
-            separators=(",", ":"),
-        )
-        for number, piece in enumerate(pieces)
-    ]
-
-
-def test_parts_of_a_seed_that_do_not_belong_together(saved: Path) -> None:
-    """A state in parts: one that was cut off counts for nothing, and mixed ones are refused with what is wrong."""
+def test_a_damaged_act_is_refused(saved: Path) -> None:
+    """A learner must not start from a state that was changed on its way."""
     config = _config(application={"id": "second"}, **SAVED)
     world = World(config)
-    _import(_place(world), world, saved)
+    _import(_place(world), saved)
     (text,) = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == SEED]
-    texts = _in_old_parts(text)
-    assert len(texts) > 3
-    seeds = Seeds()
-    for text in texts[:-1]:
-        assert seeds.add(text) is None
-    whole = seeds.add(texts[-1])
-    assert whole is not None
-    assert whole.learner == "areba"
-    assert seeds.parts == []
-    assert seeds.add(texts[0]) is None
-    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        seeds.add(texts[2])
-    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        seeds.add("{}")
+    assert read_seed(text).learner == "areba"
     task = Task(0, config.task_settings(), ("examples", "labels"))
-    task.apply(Act(1, SEED, "0", texts[0]))
-    task.step(NO_RECORDS, NO_RECORDS)
-    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        task.apply(Act(2, SEED, "0", texts[1]))
-    huge = texts[-1].replace('"features":1,', '"features":99999999999,')
-    assert huge != texts[-1]
-    for number, text in enumerate(texts[:-1]):
-        task.apply(Act(1 + number, SEED, "0", text))
-    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        task.apply(Act(len(texts), SEED, "0", huge))
-    changed = texts[1].replace('"content":"', '"content":"AAAA')
-    assert seeds.add(changed) is None
-    for text in texts[2:-1]:
-        seeds.add(text)
-    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        seeds.add(texts[-1])
+    plain = json.loads(text)
+    content = plain["content"]
+    damaged = [
+        "{}",
+        "[]",
+        text[:-1],
+        json.dumps({**plain, "content": content[4:]}),
+        json.dumps({**plain, "content": content[:-4]}),
+        json.dumps({**plain, "content": "é"}),
+        json.dumps({**plain, "features": 99_999_999_999}),
+    ]
+    for number, each in enumerate(damaged):
+        with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
+            task.apply(Act(1 + number, SEED, "0", each))

@@ -1,19 +1,22 @@
 """Models of a committed point: rebuilt, saved for Torch, compared; and a prediction of the past made again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stream_app.admin.compare_models import compare
 from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.admin.learner_list import documents, table
-from stream_app.admin.models import DeadExampleError, Place, explain, export, export_all, rebuild
+from stream_app.admin.models import DeadExampleError, Place, explain, rebuild
+from stream_app.admin.saved_models.compare_models import compare
+from stream_app.admin.saved_models.export_models import export, export_task
 from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
-from stream_app.records import Example, Prediction
+from stream_app.records import Example, Mark, MarkKind, Prediction
 from stream_app.serialization import codec
+from stream_app.serialization.erased_ids import digest_of
 from stream_app.snapshot.model_file import read_model_file
 from tests.support.world import World, _all_at, _config, _started, _turns
 
@@ -33,7 +36,7 @@ def _ran(count: int = 40, **sections: object) -> World:
 
 
 def _place(world: World) -> Place:
-    return Place(world.config, world.cluster, world.clock)
+    return world.place()
 
 
 def test_any_committed_point_can_be_rebuilt() -> None:
@@ -59,8 +62,10 @@ def test_points_that_were_never_committed_are_named() -> None:
         rebuild(_place(world), 0, (1, 0))
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
         rebuild(_place(world), 0, (400, 400))
+    other = _config(application={"id": "other"})
+    world.add_topic(other.topics.progress)
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
-        rebuild(Place(_config(application={"id": "other"}), world.cluster, world.clock), 1, None)
+        rebuild(world.place(other), 1, None)
 
 
 def test_an_exported_network_predicts_in_plain_torch(tmp_path: Path) -> None:
@@ -110,9 +115,9 @@ def test_two_files_are_compared(tmp_path: Path) -> None:
     assert not found.is_equal
     assert any(line.startswith("parameters: float32 [25], differs by up to ") for line in found.lines())
     assert (found.one.learner, found.two.learner) == ("areba", "baseline")
-    files = list(export_all(world.config, 0, rebuild(place, 0, None), tmp_path / "all"))
-    assert [Path(file).name for file in files] == ["s0.areba.safetensors", "s0.baseline.safetensors"]
-    assert compare(Path(files[0]), one).is_equal
+    files = [one.path for one in export_task(world.config, 0, rebuild(place, 0, None), tmp_path / "all")]
+    assert [file.name for file in files] == ["s0.areba.safetensors", "s0.baseline.safetensors"]
+    assert compare(files[0], one).is_equal
     assert read_model_file(str(one)).source["stream"] == "s0"
     other.write_bytes(one.read_bytes()[:-7])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
@@ -150,9 +155,7 @@ def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
     first = codec.decode_one(world.rows("predictions", 0)[0][1])
     assert isinstance(first, Prediction)
     entries = world.broker._log(TopicPartition(world.config.topics.predictions, 0)).entries
-    forged = Prediction(
-        first.stream, first.id, first.learner, first.champion, 0.25, first.predicted_class, first.model_version
-    )
+    forged = replace(first, score=0.25)
     entries[0] = entries[0]._replace(value=codec.encode(forged))
     found = explain(_place(world), "s0", "0", 0)
     assert not found.is_same
@@ -174,7 +177,7 @@ def test_what_cannot_be_explained() -> None:
 def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
     """The occurrence that was predicted is explained; without one, the dead letter is named."""
     world = _ran()
-    world.put("examples", 0, b"s0", codec.encode(Example("s0", "again", [float("nan")])), 1_000)
+    world.put("examples", 0, b"s0", codec.encode_unchecked(Example("s0", "again", [float("nan")])), 1_000)
     member = _started(world.worker())
     _turns(member, until=lambda: len(world.rows("dead_letters", 0)) > 0)
     with pytest.raises(DeadExampleError, match="not-finite"):
@@ -186,17 +189,19 @@ def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
     assert (found.example.features, len(found.again)) == ((1.0,), 2)
 
 
-@pytest.mark.parametrize(("time_ms", "begins"), [(-1, []), (0, []), (700, [1])])
+@pytest.mark.parametrize(("claimed_ms", "begins"), [(-1, []), (0, []), (None, [2])])
 def test_dead_letters_are_read_from_the_time_of_the_example(
-    time_ms: int, begins: list[int], monkeypatch: pytest.MonkeyPatch
+    claimed_ms: int | None, begins: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only those that the example can have become; an example without a time may have become any of them."""
     world = _ran()
-    wrong = [(300, "before"), (time_ms, "again"), (500, "after")]
-    for at_ms, id_ in wrong:
-        world.put("examples", 0, b"s0", codec.encode(Example("s0", id_, [float("nan")])), at_ms)
-    member = _started(world.worker())
-    _turns(member, until=lambda: len(world.rows("dead_letters", 0)) == len(wrong))
+    for number, id_ in enumerate(("before", "again", "after"), 1):
+        world.clock.advance(7_200)
+        member = _started(world.worker())
+        now_ms = world.clock.now_ms()
+        at_ms = now_ms if claimed_ms is None or id_ != "again" else claimed_ms
+        world.put("examples", 0, b"s0", codec.encode_unchecked(Example("s0", id_, [float("nan")])), at_ms)
+        _turns(member, until=lambda wanted=number: len(world.rows("dead_letters", 0)) == wanted)  # type: ignore[misc]
     began: list[int] = []
     open_reader = DeadLettersTopic.open
 
@@ -212,6 +217,67 @@ def test_dead_letters_are_read_from_the_time_of_the_example(
         return reader
 
     monkeypatch.setattr(DeadLettersTopic, "open", noted)
-    with pytest.raises(DeadExampleError, match="dead letter 0:1 "):
+    with pytest.raises(DeadExampleError, match="dead letter 0:2 "):
         explain(_place(world), "s0", "again", 0)
     assert began == begins
+
+
+def _without_inputs(*, outputs: bool = False) -> World:
+    """Return an application without snapshots, whose processed inputs, or whose predictions, were deleted."""
+    world = World()
+    world.send(20)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 20))
+    topics = world.config.topics
+    for topic in [topics.predictions] if outputs else [topics.examples, topics.labels]:
+        place = TopicPartition(topic, 0)
+        world.broker.delete_before(place, world.broker.watermarks(place).high)
+    return world
+
+
+def test_deleted_inputs_are_named_at_once(tmp_path: Path) -> None:
+    """`state export` waited for 30 s and said `no-records`; `explain` said that there is no such example."""
+    world = _without_inputs()
+    began_s = world.clock.monotonic_s()
+    for tool in (
+        lambda: rebuild(_place(world), 0, None),
+        lambda: export(_place(world), "s0", "areba", tmp_path / "m", 0, None),
+        lambda: explain(_place(world), "s0", "5", 0),
+    ):
+        with pytest.raises(StateError) as caught:
+            tool()
+        assert caught.value.code is ErrorCode.INPUTS_DELETED
+        assert "examples[0]: offsets 0 to 19 were deleted" in str(caught.value)
+    assert world.clock.monotonic_s() < began_s + 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_snapshot_needs_no_deleted_inputs() -> None:
+    """What lies before the newest snapshot may expire: the model is there, and is exported."""
+    world = _ran()
+    for topic in (world.config.topics.examples, world.config.topics.labels):
+        world.broker.delete_before(TopicPartition(topic, 0), 10)
+    assert rebuild(_place(world), 0, None).offsets == (40, 40)
+
+
+def test_deleted_predictions_are_no_difference() -> None:
+    """Predictions are kept for a week, inputs for longer: "NOT what was published" would accuse the application."""
+    world = _without_inputs(outputs=True)
+    found = explain(_place(world), "s0", "5", 0)
+    assert (found.is_same, bool(found.deleted), len(found.again)) == (False, True, 1)
+    assert [*found.lines()][-1].endswith(f"[{ErrorCode.INPUTS_DELETED}]")
+
+
+def test_an_erased_example_is_named_as_erased() -> None:
+    """Whoever asks after an erasure learns that the application keeps nothing, also once the example is gone."""
+    world = _ran()
+    assert explain(_place(world), "s0", "17", 0).erased is None
+    offset = len(world.rows("examples", 0))
+    mark = Mark("s0", MarkKind.ERASE, digests=digest_of("s0", "16") + digest_of("s0", "17"))
+    world.put("examples", 0, b"s0", codec.encode(mark), 1_000)
+    found = explain(_place(world), "s0", "17", 0)
+    assert (found.erased, found.is_same) == (offset, True)
+    assert explain(_place(world), "s0", "18", 0).erased is None
+    world.broker.delete_before(TopicPartition(world.config.topics.examples, 0), offset)
+    with pytest.raises(StateError, match=f"offset {offset} .* has erased it"):
+        explain(_place(world), "s0", "17", 0)

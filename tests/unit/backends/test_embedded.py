@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_app.backends.base import Committed, TopicInfo, TopicPartition
+from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
@@ -89,7 +89,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions() -> None:
     transaction.initialise()
     transaction.begin()
     with pytest.raises(TransactionAbortedError, match="no member"):
-        transaction.send_offsets({PLACE: Committed(1, "")}, old)
+        transaction.send_offsets({PLACE: 1}, old)
     for _ in range(3):
         stuck.poll(1, 0.0)
         other.poll(1, 0.0)

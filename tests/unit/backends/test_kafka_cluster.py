@@ -1,6 +1,7 @@
 """Administration of a cluster whose brokers do not agree yet, or do not answer."""
 
 from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from stream_app.backends.base import Committed, TopicInfo, TopicPartition
+from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.cluster import KafkaCluster
-from stream_app.errors import ErrorCode, StateError, TopicError, UnknownOutcomeError
+from stream_app.errors import TopicError, UnknownOutcomeError
 
 ASKED_BEFORE_KNOWN = 3
 
@@ -79,34 +80,25 @@ def test_a_refusal_is_distinguished_from_silence(
 ) -> None:
     """A missing permission to delete records cannot be fixed by a retry; a broker that is down can."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
-    admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
+    admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)}, poll=lambda _: None)
     monkeypatch.setattr(cluster, "_admin", admin)
     with pytest.raises(expected, match=r"progress\[3\]: records below offset 7 cannot be deleted: injected"):
         cluster.delete_records(place, 7)
 
 
-def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker answers for each partition; otherwise an operator would believe that a refused offset was committed."""
-    cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("examples", 0)
-    done = Future[Any]()
-    refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "injected")
-    done.set_result(SimpleNamespace(topic_partitions=[SimpleNamespace(error=None), SimpleNamespace(error=refused)]))
-    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(alter_consumer_group_offsets=lambda _, **__: {"app": done}))
-    with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
-        cluster.commit_offsets("app", {place: Committed(0, "")})
-
-
 @pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members"])
 def test_a_process_that_was_frozen_while_it_asked_restarts(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     """When it wakes, its timeout has passed, and it would end with a traceback instead of restarting."""
-    for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
+    for patience in ("LEADER_REQUEST_S", "REQUEST_S"):
         monkeypatch.setattr(timeouts, patience, -1.0)
     place = TopicPartition("examples", 0)
     silent: Future[Any] = Future()
     answers = {ClientPartition(*place): silent, "app": silent}
     asked = ("list_offsets", "delete_records", "describe_consumer_groups")
     cluster = KafkaCluster("127.0.0.1:1")
-    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(**dict.fromkeys(asked, lambda *_, **__: answers)))
+    admin = SimpleNamespace(**dict.fromkeys(asked, lambda *_, **__: answers), poll=lambda _: None)
+    monkeypatch.setattr(cluster, "_admin", admin)
+    monkeypatch.setattr(cluster, "_new_admin", lambda: nullcontext(admin))
     acts: dict[str, Any] = {
         "watermarks": lambda: cluster.watermarks(place),
         "ends": lambda: cluster.ends([place]),
@@ -115,3 +107,25 @@ def test_a_process_that_was_frozen_while_it_asked_restarts(monkeypatch: pytest.M
     }
     with pytest.raises(UnknownOutcomeError, match="no answer"):
         acts[ask]()
+
+
+def test_a_missing_topic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one of many topics was deleted while a worker ran, the last line said "open transactions" and no topic."""
+    monkeypatch.setattr(timeouts, "REQUEST_S", -1.0)
+    cluster = KafkaCluster("127.0.0.1:1")
+    places = [TopicPartition("outcomes", 0), TopicPartition("progress", 3)]
+
+    def list_offsets(asked: dict[ClientPartition, Any], **_: object) -> dict[ClientPartition, Future[Any]]:
+        found = {place: Future[Any]() for place in asked}
+        for place, future in found.items():
+            if place.topic == "progress":
+                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "unknown")))
+            else:
+                future.set_result(SimpleNamespace(offset=1))
+        return found
+
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(list_offsets=list_offsets))
+    with pytest.raises(
+        TopicError, match=r"progress\[3\]: open transactions in outcomes, progress: .*areba topics create"
+    ):
+        cluster.ends(places)

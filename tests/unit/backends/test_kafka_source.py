@@ -11,7 +11,7 @@ from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.librdkafka.messages import Fetch, FetchError
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
-from stream_app.errors import ErrorCode, OffsetGoneError, OutageError, StateError
+from stream_app.errors import ErrorCode, FencedError, OffsetGoneError, OutageError, StateError
 from stream_app.record_columns import RawRecords
 
 FIRST, SECOND = TopicPartition("examples", 0), TopicPartition("labels", 0)
@@ -26,6 +26,12 @@ class _Client:
         self.is_cut_off = False
         self.batches: list[Callable[[], Batch]] = []
         self.sought: list[tuple[TopicPartition, int]] = []
+        self.fatal: KafkaError | None = None
+        self.is_closed = False
+
+    def fatal_error(self) -> KafkaError | None:
+        """Return the error with which the client has ended."""
+        return self.fatal
 
     def reaches_broker(self, timeout_s: float) -> bool:
         """Answer as a broker does, or not."""
@@ -63,7 +69,7 @@ class _Client:
         self.assigned = {}
 
     def close(self) -> None:
-        """Do nothing: the fake has nothing to release."""
+        self.is_closed = True
 
 
 @pytest.fixture
@@ -178,3 +184,39 @@ def test_a_client_that_lost_its_broker_for_good(monkeypatch: pytest.MonkeyPatch,
     else:
         with pytest.raises(OutageError):
             source.poll(10, 0.0)
+
+
+def _ended(members: Sequence[_Client], at: int, code: int) -> None:
+    """Let a client end in the batch that revokes its partitions, which hides the error from a caller of `consume`."""
+
+    def revoked() -> Batch:
+        members[at].fatal = KafkaError(code, "fenced", fatal=True)
+        members[at].on_revoke([FIRST, SECOND])
+        return [], []
+
+    members[at].batches = [revoked]
+
+
+def test_a_member_that_was_fenced_by_itself_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a frozen coordinator, librdkafka's late heartbeat ended the client, and the worker stood still for ever."""
+    members = [_Client() for _ in range(3)]
+    made = iter(members)
+    monkeypatch.setattr("stream_app.backends.kafka.source.ColumnConsumer", lambda *_: next(made))
+    assigned: list[Sequence[TopicPartition]] = []
+    source = KafkaSource("127.0.0.1:1", "group")
+    source.subscribe(["examples", "labels"], assigned.append, lambda _: None, 100)
+    _ended(members, 0, KafkaError.FENCED_INSTANCE_ID)
+    assert source.poll(10, 0) == ()
+    assert members[0].is_closed
+    members[1].on_assign([FIRST, SECOND])
+    assert assigned == [[FIRST, SECOND]]
+    _ended(members, 1, KafkaError.FENCED_INSTANCE_ID)
+    with pytest.raises(FencedError):  # so soon only because of a rival
+        source.poll(10, 0)
+
+
+def test_another_fatal_error_ends_the_member(client: _Client, source: KafkaSource) -> None:
+    """Nothing is known about it, so the process restarts."""
+    _ended([client], 0, KafkaError._FATAL)
+    with pytest.raises(FencedError):
+        source.poll(10, 0)

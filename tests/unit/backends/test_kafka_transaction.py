@@ -83,6 +83,7 @@ def _begin(transaction: KafkaTransaction, client: _Client) -> None:
     [
         (KafkaError._FENCED, FencedError),
         (KafkaError.INVALID_TXN_STATE, TransactionAbortedError),
+        (KafkaError.INVALID_PRODUCER_ID_MAPPING, TransactionAbortedError),
         (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ConfigurationError),
     ],
 )

@@ -127,7 +127,7 @@ def test_a_mixed_batch_is_split_in_order() -> None:
     assert not errors
     assert (first.partition, second.partition) == (FIRST, SECOND)
     assert first.records.offsets.tolist() == [0, 3]
-    assert first.records.timestamps.tolist() == [5, -1], "-1: the broker set the time"
+    assert first.records.timestamps.tolist() == [5, -7], "negative: the broker set the time"
     assert first.records.keys.tolist() == [None, b"k"]
     assert first.records.headers == {}
     assert second.records.values.tolist() == [b"v", None, b""]

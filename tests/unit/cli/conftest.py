@@ -42,7 +42,7 @@ def run(world: World, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         return world.cluster
 
     def open_place(path: Path) -> Place:
-        return Place(load(path, {}), world.cluster, world.clock)
+        return world.place(load(path, {}))
 
     monkeypatch.setattr(clients, "connect", connect)
     monkeypatch.setattr(clients, "open_place", open_place)

@@ -1,12 +1,13 @@
 """No command ends in a traceback: a mistake of the user becomes one line and exit status 2."""
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
 
-from stream_app.admin import models
 from stream_app.admin.models import Place
+from stream_app.admin.saved_models import export_models
 from stream_app.cli import clients, main
 from stream_app.config import Config
 
@@ -38,7 +39,7 @@ def test_a_file_that_cannot_be_written(
         return ""
 
     monkeypatch.setattr(clients, "open_place", lambda _: None)
-    monkeypatch.setattr(models, "export", export)
+    monkeypatch.setattr(export_models, "export", export)
     file = tmp_path / "no" / "folder"
     line = _ends(monkeypatch, capsys, "state", "export", "s", "l", str(file), "-c", "x.yaml")
     assert line == f"{file}: No such file or directory"
@@ -51,6 +52,22 @@ def test_an_empty_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert _ends(monkeypatch, capsys, "run", "-c", str(file)).startswith(f"{file}: is empty")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_name_that_the_output_cannot_encode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, encoding: str) -> None:
+    """With another locale than UTF-8, one name of a stream would end each table in a traceback."""
+    file = tmp_path / "areba.yaml"
+    file.write_text("application: {id: app, instance: w}\nstreams: {Größe-泵: {features: 2}}\n", encoding="utf-8")
+    output = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(sys, "argv", ["areba", "config", "show", "-c", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 0
+    output.seek(0)
+    shown = "Größe-泵".encode(encoding, "backslashreplace").decode(encoding)
+    assert shown in output.read()
+
+
 class _NoTopics:
     """A cluster that has no topics."""
 
@@ -60,7 +77,7 @@ class _NoTopics:
 
 def test_an_application_that_has_no_topics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A tool that is pointed at the wrong cluster would end in a `KeyError` of the missing topic."""
-    monkeypatch.setattr(clients, "open_place", lambda _: Place(Config(), _NoTopics(), None))  # type: ignore[arg-type]
+    monkeypatch.setattr(clients, "open_place", lambda _: Place(Config(), _NoTopics(), None, None))  # type: ignore[arg-type]
     line = _ends(monkeypatch, capsys, "explain", "s0", "1", "-c", "x.yaml")
     assert line.startswith("areba-progress: the topic does not exist")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stream_app.backends.base import TopicPartition
 from stream_app.config import DEFAULT, effective
 from tests.support.world import World
 from tests.unit.cli.conftest import FILE, Run
@@ -53,7 +54,7 @@ def test_a_file_that_changes_nothing(run: Run) -> None:
     [
         ("predictions: all", ["taken-over"], 0),
         ("streams: {s0: {features: 1}, s1: {features: 1, budget: 4}}", ["restarts"], 0),
-        ("join: {ttl_ms: 5}\npredictions: all", ["refused", "taken-over"], 1),
+        ("metrics: {every_labels: 4, fading_factor: 0.5}\npredictions: all", ["refused", "taken-over"], 1),
     ],
 )
 def test_what_a_restart_would_do(run: Run, file: Path, change: str, effects: list[str], status: int) -> None:
@@ -71,7 +72,8 @@ def test_what_a_restart_would_do(run: Run, file: Path, change: str, effects: lis
 
 def test_a_task_that_cannot_be_compared(run: Run, world: World) -> None:
     """A check that leaves a task out must not succeed."""
-    world.broker.groups.group("app").offsets.clear()
+    for number in range(2):
+        world.broker.append(TopicPartition(world.config.topics.progress, number), [(None, b"foreign", 0, ())])
     status, out, _ = run("config", "check")
     assert status == 1
     assert [line.split(":")[0] for line in out] == ["task 0", "task 1"]

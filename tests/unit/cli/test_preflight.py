@@ -12,12 +12,29 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.cli import preflight as module
+from stream_app.cli.clients import try_consumer, with_source
 from stream_app.cli.preflight import CLOCK_TOLERANCE_MS, Level, Result, preflight
-from stream_app.config import Config
+from stream_app.config import Config, load
 from stream_app.errors import ConfigurationError, TopicError
+from stream_app.records import Commit
+from stream_app.serialization import codec
 
 CONFIG = Config.model_validate({"application": {"id": "app", "instance": "w"}})
-CHECKS = ["connection", "topics", "replication", "rights", "reading", "clock", "memory", "identity", "compile cache"]
+CHECKS = [
+    "connection",
+    "topics",
+    "replication",
+    "retention",
+    "unread records",
+    "rights",
+    "reading",
+    "tasks",
+    "clock",
+    "memory",
+    "consumer",
+    "identity",
+    "compile cache",
+]
 
 
 class _Cluster(EmbeddedCluster):
@@ -70,7 +87,7 @@ def _fine() -> None:
 
 
 def _found(cluster: _Cluster, level: Level) -> list[str]:
-    results: list[Result] = list(preflight(CONFIG, cluster, _fine))
+    results: list[Result] = list(preflight(CONFIG, cluster, _fine, _fine))
     return [result.check for result in results if result.level is level]
 
 
@@ -82,7 +99,7 @@ def test_a_sound_application_passes_all_checks(cluster: _Cluster) -> None:
 def test_no_broker(cluster: _Cluster) -> None:
     """Everything else would only repeat that no broker answers, except what concerns this machine."""
     cluster.brokers = 0
-    assert [tuple(result)[:2] for result in preflight(CONFIG, cluster, _fine)] == [
+    assert [tuple(result)[:2] for result in preflight(CONFIG, cluster, _fine, _fine)] == [
         (Level.WRONG, "connection"),
         (Level.OK, "compile cache"),
     ]
@@ -95,6 +112,49 @@ def test_topics_that_are_missing_or_wrong(cluster: _Cluster, broker: EmbeddedBro
     assert _found(cluster, Level.WRONG) == ["topics", "topics"]
     broker.delete_topic(CONFIG.topics.metrics)
     assert _found(cluster, Level.WRONG) == ["topics", "topics", "topics"]
+
+
+def test_a_retention_of_a_minute(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+    """Examples that wait a day for their labels vanish after a minute, acknowledged."""
+    broker.alter_topic(CONFIG.topics.examples, {"retention.ms": "60000"})
+    assert _found(cluster, Level.WRONG) == ["retention"]
+
+
+def test_retention_by_size(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+    """How long it lasts depends on the traffic, which nobody knows beforehand."""
+    broker.alter_topic(CONFIG.topics.labels, {"retention.bytes": "1000000"})
+    assert (_found(cluster, Level.WRONG), _found(cluster, Level.WARNING)) == ([], ["retention"])
+
+
+def _commit(broker: EmbeddedBroker, place: TopicPartition) -> None:
+    """Commit that everything was read."""
+    commit = Commit(0, 0, broker.watermarks(place).high, 0, 0, bytes(32), 0)
+    progress = TopicPartition(CONFIG.topics.progress, place.partition)
+    broker.append(progress, [(None, codec.encode(commit), time.time_ns() // 1_000_000, ())])
+
+
+def _wrong(cluster: _Cluster) -> Sequence[str]:
+    """Return what is wrong; the commits of this test come from no worker, so the tasks cannot be restored either."""
+    return [name for name in _found(cluster, Level.WRONG) if name != "tasks"]
+
+
+def test_unread_records_that_are_about_to_be_deleted(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+    """Examples of 2013: acknowledged, and gone at the broker's next check; then they are gone unread."""
+    place, days_7 = TopicPartition(CONFIG.topics.examples, 1), 7 * 86_400_000
+    broker.alter_topic(place.topic, {"retention.ms": str(days_7), "message.timestamp.before.max.ms": str(2**63 - 1)})
+    now_ms = time.time_ns() // 1_000_000
+    for age_ms, warned in ((days_7 // 2, False), (days_7 - 3_600_000, True)):
+        broker.append(place, [(b"s", b"v", now_ms - age_ms, ())])
+        assert _wrong(cluster) == ["retention"]
+        assert _found(cluster, Level.WARNING) == ["unread records"] * warned
+        broker.delete_before(place, broker.watermarks(place).high)
+        _commit(broker, place)
+    broker.append(place, [(b"s", b"v", 1_380_000_000_000, ())] * 3)
+    assert _wrong(cluster) == ["retention", "unread records"]
+    broker.retain()
+    assert _wrong(cluster) == ["retention", "unread records"], "gone, and nobody has read them"
+    _commit(broker, place)
+    assert _wrong(cluster) == ["retention"]
 
 
 def test_rights(cluster: _Cluster) -> None:
@@ -121,7 +181,7 @@ def test_a_running_worker_is_not_fenced(cluster: _Cluster) -> None:
         raise AssertionError("it would fence the worker")
 
     cluster.workers = ("areba/1",)
-    assert [result.level for result in preflight(CONFIG, cluster, fence)] == [Level.OK] * len(CHECKS)
+    assert [result.level for result in preflight(CONFIG, cluster, fence, _fine)] == [Level.OK] * len(CHECKS)
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("Write on it is missing"), TopicError(["one", "two"])])
@@ -131,9 +191,20 @@ def test_a_transactional_id_that_is_refused(cluster: _Cluster, error: Configurat
     def refuse() -> None:
         raise error
 
-    results = list(preflight(CONFIG, cluster, refuse))
+    results = list(preflight(CONFIG, cluster, refuse, _fine))
     assert [result.text for result in results if result.level is Level.WRONG] == list(error.lines)
     assert results[-1].check == "compile cache"
+
+
+def test_a_setting_that_the_consumer_does_not_know(tmp_path: Path) -> None:
+    """A worker would end with status 2; the line names the setting and its place in the file."""
+    path = tmp_path / "my.yaml"
+    path.write_text("kafka:\n  consumer:\n    fetch.max.byte: 1000\n")
+    with pytest.raises(ConfigurationError) as caught:
+        try_consumer(load(path, {}))
+    line = with_source(caught.value.lines[0], path)
+    assert line.startswith(f"{path}:3: kafka.consumer.fetch.max.byte: ")
+    assert with_source("another line", path) == "another line"
 
 
 def test_a_machine_that_is_too_small(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

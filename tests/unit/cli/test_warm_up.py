@@ -36,6 +36,15 @@ for number in range(300):
         application.crash()
 application.run()
 assert len(application.predictions()) == 300
+fewer = config.model_copy(update={{"learners": dict(list(config.learners.items())[:1])}})
+for other in (fewer, config):
+    application.config = other.model_copy(update={{"application": application.config.application}})
+    application.crash()
+    application.send_example("any", f"late-{{len(other.learners)}}", [1.0, 0.5])
+    application.run()
+application.erase("any", ["a-1", "late-1"])
+application.run()
+assert len(application.predictions()) == 302
 """
 
 

@@ -39,6 +39,11 @@ class TestChanges:
         ("old", "new", "line"),
         [
             ("", "streams: {x: {features: 3}}", "streams.x: is new"),
+            ("", "join: {corrections: correct}", "join.corrections: first -> correct holds from now on"),
+            *(
+                ("", f"join: {{{name}: 7}}", f"join.{name}: {value} -> 7 holds from now on")
+                for name, value in JoinSettings().model_dump(exclude={"corrections"}).items()
+            ),
             ("", "predictions: all", "predictions: champion -> all holds from now on"),
             ("", "unknown_streams: model", "unknown_streams: dead-letter -> model holds from now on"),
             ("", "metrics: {every_labels: 2}", "metrics.every_labels: 100 -> 2 holds from now on"),
@@ -92,8 +97,6 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("old", "new", "line", "way_out"),
         [
-            ("", "join: {ttl_ms: 5}", "join.ttl_ms: 86400000 -> 5", "application.id"),
-            ("", "join: {corrections: correct}", "join.corrections: first -> correct", "application.id"),
             ("", "metrics: {fading_factor: 0.9}", "metrics.fading_factor: 0.99 -> 0.9", "application.id"),
             ("", "limits: {max_features: 40}", "limits.max_features: 10000 -> 40", "application.id"),
             ("", "limits: {max_record_bytes: 400}", "limits.max_record_bytes: 1000000 -> 400", "application.id"),
@@ -136,9 +139,8 @@ class TestChanges:
 
     def test_all_at_once(self, tmp_path: Path) -> None:
         """All refused settings are reported together, one line each."""
-        found = self.between(tmp_path, "", "join: {ttl_ms: 5}\nlimits: {max_features: 4}\nmetrics: {fading_factor: 1}")
+        found = self.between(tmp_path, "", "limits: {max_features: 4}\nmetrics: {fading_factor: 1}")
         assert [line.split(":")[0] for line in found.refused] == [
-            "join.ttl_ms",
             "metrics.fading_factor",
             "limits.max_features",
         ]

@@ -1,5 +1,6 @@
 """Load the file and the environment."""
 
+import os
 import re
 import traceback
 from pathlib import Path
@@ -153,6 +154,15 @@ class TestEnvironment:
         ):
             load(None, {variable: "/run/secrets/password"})
         assert caught.value.lines == (f"{variable}: /run/secrets/password: cannot be read: Permission denied",)
+
+    def test_a_pipe_without_a_writer(self, tmp_path: Path) -> None:
+        """A worker would wait for it in silence, for ever."""
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        variable = "AREBA__KAFKA__ALL__SASL_PASSWORD_FILE"
+        for path, environment in ((None, {variable: str(pipe)}), (pipe, {})):
+            with pytest.raises(ConfigurationError, match=f"{pipe}: cannot be read: Not a regular file"):
+                load(path, environment)
 
     def test_secret_given_twice(self, tmp_path: Path) -> None:
         """With two sources, it is unclear which password is used, even if they agree today."""

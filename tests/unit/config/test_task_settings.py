@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.config import (
-    TaskSettings,
-    changes,
-    load,
-)
+from stream_app.config import Config, TaskSettings, load
+from stream_app.config.settings import SerializationSettings
 from stream_app.errors import ErrorCode, StateError
 from tests.unit.config.support import faults, read
 
@@ -31,15 +28,8 @@ class TestTaskSettings:
         assert TaskSettings.from_json(one.to_json()).to_json() == one.to_json()
         assert list(json.loads(one.to_json())) == sorted(json.loads(one.to_json()))
 
-    def test_corrections_are_fixed_and_stored_texts_without_them_are_read(self, tmp_path: Path) -> None:
-        """An application from before corrections continues; the effect of a later label must not change for it."""
-        first = read(tmp_path, "streams: {a: {}}").task_settings()
-        plain = json.loads(first.to_json())
-        assert plain["join"].pop("corrections") == "first"
-        assert TaskSettings.from_json(json.dumps(plain)) == first
-        correct = read(tmp_path, "join: {corrections: correct}\nstreams: {a: {}}").task_settings()
-        [refusal] = changes(first, correct, {}).refused
-        assert refusal.startswith("join.corrections: first -> correct would change results: set it back, or start")
+    def test_a_misspelt_choice(self, tmp_path: Path) -> None:
+        """The error names the nearest value."""
         assert "did you mean correct?" in "".join(faults(tmp_path, "join: {corrections: corect}"))
 
     def test_order_of_learners_is_kept(self, tmp_path: Path) -> None:
@@ -74,11 +64,16 @@ class TestTaskSettings:
                 TaskSettings.from_json(text.replace(old, new))
 
     def test_a_learner_stores_what_it_has(self, tmp_path: Path) -> None:
-        """The text of an older version, which stored all settings, can still be read."""
+        """The text has the settings of the learner's method only."""
         text = "learners: {a: {method: baseline}, b: {method: sliding}, c: {method: 'm:C', options: {x: [1, {y: 2}]}}}"
         task = read(tmp_path, text).task_settings()
         stored = json.loads(task.to_json())["default_stream"]["learners"]
         common = {"name", "method", "learning_rate", "hidden", "l2", "scaler", "network"}
         assert [set(learner) for learner in stored] == [common, common | {"window"}, {"name", "method", "options"}]
-        older = task.to_json().replace('"method":"baseline"', '"method":"baseline","budget":20,"theta":0.99')
-        assert TaskSettings.from_json(older).to_json() == task.to_json()
+
+
+def test_no_setting_has_two_defaults() -> None:
+    """Tests that construct the settings of a task would else check outputs that no worker writes."""
+    defaults = {name for name, field in TaskSettings.model_fields.items() if not field.is_required()}
+    assert defaults.isdisjoint(Config.model_fields)
+    assert defaults.isdisjoint(SerializationSettings.model_fields)

@@ -193,8 +193,8 @@ def test_known_drifts_are_marked_at_their_event_time() -> None:
     """A mark at another place would make a learner look slow, or clairvoyant."""
     model = DashboardModel(["s"], {"s": [25, 40, 5]})
     for examples, time_ms in ((10, 1_000), (20, 2_000), (30, 4_000), (40, 5_000)):
-        model.add_metric(replace(metric(stream="s"), examples=examples), 0, time_ms)
-        model.add_metric(replace(metric(stream="s", learner="other"), examples=examples), 0, time_ms)
+        model.add_metric(replace(metric(stream="s"), examples=examples, event_time_ms=time_ms), 0)
+        model.add_metric(replace(metric(stream="s", learner="other"), examples=examples, event_time_ms=time_ms), 0)
     assert model.history("s").drifts == [(3_000.0, 25)], (
         "the drift before the first metric has no known time, 40 is not reached"
     )
@@ -205,7 +205,7 @@ def test_a_mark_says_what_was_flagged() -> None:
     model = DashboardModel(["s"])
     for changes, flagged, before, time_ms in ((1, 40, 0.8, 1_000), (1, 40, 0.8, 2_000), (2, 90, 0.7, 3_000)):
         found = replace(metric(stream="s"), changes=changes, change_flagged=flagged, gmean_before=before)
-        model.add_metric(found, 0, time_ms)
+        model.add_metric(replace(found, event_time_ms=time_ms), 0)
     assert list(model.history("s").marks) == [Mark(metric().learner, 3_000, 2, 90, 0.7)]
 
 
@@ -224,8 +224,8 @@ def test_a_pause_is_a_gap(times: list[float | None], rows: list[int]) -> None:
 
 def test_the_document_has_the_gaps(world: World, feed: Feed) -> None:
     """The page draws no line where the document has a gap."""
-    newest = _metrics(world, "s1", "areba")[-1]
-    world.put("metrics", 1, b"s1", codec.encode(newest), 1_000_000)
+    newest = replace(_metrics(world, "s1", "areba")[-1], event_time_ms=1_000_000)
+    world.put("metrics", 1, b"s1", codec.encode(newest))
     learners = {one["metric"]["learner"]: one["curve"] for one in _details(feed, "s1")["learners"]}
     assert learners["areba"]["gaps"] == [len(learners["areba"]["time_ms"]) - 1]
     assert learners["baseline"]["gaps"] == []
@@ -292,7 +292,7 @@ def test_the_curves_of_an_application_have_a_bounded_number_of_points(monkeypatc
         for stream in streams:
             for learner in ("areba", "second", "third"):
                 changed = replace(metric(stream=stream, learner=learner), changes=number)
-                model.add_metric(changed, 0, number)
+                model.add_metric(replace(changed, event_time_ms=number), 0)
         model.sample(model.figures().streams, number)
     histories = [model.history(stream) for stream in streams]
     curves = [curve for history in histories for curve in history.learners.values()]

@@ -1,7 +1,7 @@
 """The addresses that compiled code gets must be the addresses of Python's arrays, or it writes into other memory."""
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,20 +11,17 @@ from stream_app.config import Corrections, JoinSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import (
     CACHE_LINE_BYTES,
-    SharedBuffers,
     address_of,
     aligned_block,
-    descriptor_of,
     longs_at,
-    pack,
-    with_shared_buffers,
 )
+from stream_app.jit.tables import Mark, SharedBuffers, descriptor_of, new_table, pack, view_of, with_shared_buffers
 from stream_app.join import layout
 from stream_app.join.layout import JoinArrays
 from stream_app.join.stream_join import StreamJoin
+from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.registry import METHODS, build
-from stream_app.learners.shared_buffers import LearnerResources
+from stream_app.learners.registry import METHODS
 from stream_app.pipeline.stream_set import CHANGES, DESCRIPTOR, SUMS
 from stream_app.pipeline.task import Task
 from tests.support.learner_steps import SEED, ids, in_turn, operations, settings_of, stream
@@ -38,8 +35,8 @@ class Some(NamedTuple):
     short: NDArray[np.int8]
     number: int
     long: NDArray[np.float64]
-    seldom: NDArray[np.float32]
-    away: NDArray[np.int64]
+    seldom: Annotated[NDArray[np.float32], Mark.SELDOM]
+    away: Annotated[NDArray[np.int64], Mark.SHARED]
 
 
 def some() -> Some:
@@ -53,8 +50,17 @@ def some() -> Some:
     )
 
 
+class Pair(NamedTuple):
+    """A table of two tables and numbers."""
+
+    one: Some
+    half: float
+    other: Some
+    is_set: bool
+
+
 @compiled
-def view_of(descriptor: int) -> JoinArrays:
+def join_view_of(descriptor: int) -> JoinArrays:
     """Return the view that compiled code makes of a descriptor."""
     view: JoinArrays = layout.view_of(longs_at(descriptor))
     return view
@@ -77,7 +83,7 @@ def test_compiled_code_finds_the_joins_arrays_where_python_has_them(
     stream_join = StreamJoin(JoinSettings(corrections=corrections), 100, learners)
     stream_join.set_features(features)
     stream_join.make_room(rows)
-    found = view_of(address_of(stream_join.descriptor))._asdict()
+    found = join_view_of(address_of(stream_join.descriptor))._asdict()
     assert places(found) == places(dict(stream_join.arrays()))
     spans = sorted((begin, begin + found[name].nbytes) for name, (begin, _, _) in places(found).items())
     assert all(one[1] <= other[0] for one, other in pairwise(spans)), "no two overlap"
@@ -159,10 +165,10 @@ def test_nothing_is_left_in_the_shared_buffers(method: str, hidden: list[int]) -
 def test_a_block_holds_copies_side_by_side() -> None:
     """Views that overlapped, or began where their numbers must not, would change each other or crash."""
     one, other = some(), some()._replace(long=np.arange(20.0) + 1000)
-    block = pack([one, other], leave=("away",), last=("seldom",))
+    block = pack(Pair(one, 0.5, other, True))
     spans: list[tuple[int, int]] = []
     last: list[tuple[int, int]] = []
-    for part, before in zip(block.parts, (one, other), strict=True):
+    for part, before in zip((block.table.one, block.table.other), (one, other), strict=True):
         assert part.away is before.away
         assert part.number == 7
         for name in ("short", "long", "seldom"):
@@ -180,14 +186,38 @@ def test_a_block_holds_copies_side_by_side() -> None:
 def test_buffers_are_shared_by_name_shape_and_dtype() -> None:
     """A smaller array in the place of a larger one would be written beyond its end."""
     scratch: SharedBuffers = {}
-    one, same = (with_shared_buffers(some(), ("long", "away"), scratch) for _ in range(2))
-    longer = with_shared_buffers(some()._replace(long=np.zeros(21)), ("long", "away"), scratch)
-    wider = with_shared_buffers(some()._replace(away=np.zeros(10, np.int64)), ("long", "away"), scratch)
-    assert same.long is one.long
+    one, same = (with_shared_buffers(some(), scratch) for _ in range(2))
+    wider = with_shared_buffers(some()._replace(away=np.zeros(10, np.int64)), scratch)
+    floats = with_shared_buffers(some()._replace(away=np.zeros(9)), scratch)  # type: ignore[arg-type]  # on purpose
+    assert same.away is one.away
     assert same.short is not one.short
-    assert longer.long is not one.long
-    assert longer.away is one.away
     assert wider.away is not one.away
+    assert floats.away is not one.away
+
+
+_pair_of = view_of(Pair)
+
+
+@compiled
+def read_and_write(descriptor: int) -> tuple[float, int]:
+    """Return numbers of both tables, and write into the arrays of the second."""
+    pair = _pair_of(longs_at(descriptor))
+    pair.other.short[2] = pair.one.short[1] + 1
+    pair.other.seldom[39] = pair.half
+    return pair.one.long[19] + pair.other.long[19] + (1_000.0 if pair.is_set else 0.0), pair.other.number
+
+
+def test_compiled_code_reads_each_field_of_a_table_and_of_its_tables() -> None:
+    """Each place in a descriptor comes from the annotations; a wrong one would read or write foreign memory."""
+    shapes: dict[str, Any] = {"short": 3, "long": 20, "seldom": (8, 5), "away": 9}
+    pair = new_table(Pair, one=some(), half=0.5, other=new_table(Some, number=9, **shapes), is_set=1)
+    pair.other.long[19] = 0.25
+    assert read_and_write(address_of(descriptor_of(pair))) == (19.25 + 1_000, 9)
+    assert pair.other.short.tolist() == [0, 0, 2]
+    assert pair.other.seldom[7, 4] == 0.5
+    assert [array.dtype for array in pair.other if isinstance(array, np.ndarray)] == [
+        array.dtype for array in pair.one if isinstance(array, np.ndarray)
+    ]
 
 
 def test_a_descriptor_has_addresses_integers_and_bits() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.learners.registry import METHODS, build
+from stream_app.learners.factory import build
+from stream_app.learners.registry import METHODS
 from stream_app.records import Operation
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
 
@@ -127,7 +128,7 @@ def test_the_example_that_is_learned_is_the_one_that_was_seen() -> None:
     arrays = scaled.arrays()
     assert arrays["positive_examples"] == pytest.approx(expected[None].astype(np.float32), abs=1e-6)
     assert arrays["scaler.mean"] == pytest.approx(examples.astype(np.float64).mean(0))
-    assert np.sqrt(arrays["scaler.squares"].astype(np.float64) / 6) == pytest.approx(examples.astype(np.float64).std(0))
+    assert np.sqrt(arrays["scaler.variance"].astype(np.float64)) == pytest.approx(examples.astype(np.float64).std(0))
 
 
 def test_a_constant_feature_and_a_first_example_scale_to_zero() -> None:

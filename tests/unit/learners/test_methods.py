@@ -11,16 +11,15 @@ from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import address_of, pointer_to
 from stream_app.learners import loop as loop_module
 from stream_app.learners.api import REPORT_COLUMNS, Learner
-from stream_app.learners.method import Method
-from stream_app.learners.method_state import BASELINE, new_method_state
-from stream_app.learners.methods.oob import MAX_RATE, oob, oversampling_rate
+from stream_app.learners.method_state import new_tables
+from stream_app.learners.methods.oob import MAX_RATE, oversampling_rate
 from stream_app.learners.methods.uob import undersampling_rate
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks
-from stream_app.learners.networks.dense import random_generator
+from stream_app.learners.networks.dense import blank_networks, random_generator
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import PART, TABLE_SIZE, WORDS, draw, new_generator
-from stream_app.learners.registry import METHODS
-from stream_app.learners.scaler import scaler_of
+from stream_app.learners.registry import METHODS, new_method
+from stream_app.learners.scaler import OperationBuffers, new_scaler
 from stream_app.records import Longs, Words
 from tests.support.learner_steps import (
     SEED,
@@ -180,7 +179,7 @@ def test_a_cost_multiplies_the_gradient_of_its_class() -> None:
 )
 def test_lambda(sizes: tuple[float, float], of_negative: tuple[float, float], of_positive: tuple[float, float]) -> None:
     """The parameters are class sizes (n, p), then lambda of OOB and of UOB at a label of each class."""
-    state = oob(1, 0.99, 2, SEED).state
+    state = new_tables(2, theta=0.99).state
     state.sizes[...] = sizes
     for label, expected in enumerate((of_negative, of_positive)):
         rates = [rate.py_func(state, label) for rate in (oversampling_rate, undersampling_rate)]  # type: ignore[attr-defined]
@@ -292,10 +291,12 @@ def test_uob_leaves_most_of_the_majority_out() -> None:
 )
 def test_the_class_is_the_majoritys_and_the_score_the_mean(scores: tuple[float, ...], mean: float, label: int) -> None:
     """They may differ, and the prequential score uses the class."""
-    state, scaler = oob(len(scores), 0.99, 2, SEED).state, scaler_of(2, active=False)
-    state.scores[: len(scores)] = scores
-    descriptor = loop_module.learner_descriptor(scaler, None, state, (0, 0))
-    score, voted = loop_module.vote(address_of(descriptor))
+    tables = new_tables(2, networks=len(scores))
+    tables.state.scores[: len(scores)] = scores
+    networks, scaler = blank_networks((2, 8, 1), len(scores), 0.01, 0.0, 1), new_scaler(2, active=False, tracks=False)
+    descriptor = loop_module.learner_descriptor(scaler, networks, tables, (0, 0))
+    buffers = np.zeros(len(OperationBuffers._fields), np.int64)
+    score, voted = loop_module.vote(address_of(descriptor), address_of(buffers))
     assert score == pytest.approx(mean, abs=1e-7)
     assert voted == label
 
@@ -310,20 +311,20 @@ def test_networks_of_an_ensemble_are_what_they_would_be_alone(networks: int, hid
     generator = random_generator(SEED)
     alone = []
     for _ in range(networks):
-        method = Method(new_method_state(BASELINE, features))
+        method = new_method(METHODS["baseline"], LearnerSettings(method="baseline"), features, SEED)
         network = compiled_networks([DenseNetwork(features, hidden, generator)], rate, 0.01, 1)
-        alone.append((method, OnlineLearner(method, network, features, scaled=False)))
+        alone.append(OnlineLearner(method, network, features, scaled=False))
     for k in range(120):
         before = updates(which)
         step = operations([(0, k, -1), (1, k, int(labels[k]))])
         score = which.run(step, examples, ids(120)).scores[0]
         scores = []
-        for (method, one), times in zip(alone, updates(which) - before, strict=True):
-            method.state.steps[0] = times
+        for one, times in zip(alone, updates(which) - before, strict=True):
+            one._all.method.state.steps[0] = times
             scores.append(one.run(step, examples, ids(120)).scores[0])
         assert score == np.float32(np.mean(np.array(scores, np.float64)))
     for name in ("parameters", "first_moments", "second_moments", "beta_powers"):
-        together = np.concatenate([one.arrays()[name] for _, one in alone])
+        together = np.concatenate([one.arrays()[name] for one in alone])
         assert which.arrays()[name].tobytes() == together.tobytes()
 
 
@@ -365,4 +366,4 @@ def test_an_odd_budget_is_refused(budget: int) -> None:
     """Two equal queues cannot share an odd budget."""
     for method in ("areba", "qbr"):
         with pytest.raises(ValueError, match="even and at least 2"):
-            METHODS[method](LearnerSettings.model_construct(method=method, budget=budget, theta=0.99), 2, SEED)
+            METHODS[method].make(LearnerSettings.model_construct(method=method, budget=budget, theta=0.99), 2, SEED)

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from producers.datasets import RECIPES, load
-from producers.synthetic import parse_spec, synthetic
 from stream_app.errors import ConfigurationError
 from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import Pointer, address_of, descriptor_of, longs_at, pointer_to
+from stream_app.jit.memory import Pointer, address_of, longs_at, pointer_to
+from stream_app.jit.tables import descriptor_of, view_of
 from stream_app.learners.networks import kernels
 from stream_app.learners.networks.activations import sigmoid
 from stream_app.learners.networks.autograd import (
@@ -21,8 +20,10 @@ from stream_app.learners.networks.autograd import (
     require_one_thread,
 )
 from stream_app.learners.networks.dense import random_generator, truncated_normal
-from stream_app.learners.networks.dense_networks import ONE, WIDTH, networks_fields, view_of_networks
+from stream_app.learners.networks.dense_networks import ONE, WIDTH, DenseNetworks
 from stream_app.learners.networks.simd import load8, store
+from stream_app.producers.datasets import RECIPES, load
+from stream_app.producers.synthetic import parse_spec, synthetic
 from stream_app.records import Floats
 from tests.support.learner_steps import SEED, single_step_differences, stream
 
@@ -245,7 +246,7 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
     """Each denormal would cost many times a normal number, forever: 0.9 times the smallest is rounded up to itself."""
     network = compiled_networks([DenseNetwork(2, (8,))], 0.01, 0.0, 1)
     targets = np.ones(8, np.float32)
-    descriptor = descriptor_of(networks_fields(network))
+    descriptor = descriptor_of(network)
     _learn_often(address_of(descriptor), np.array([1.0, -1.0], np.float32), targets, 10)
     assert network.first[8:16].any()
     _learn_often(address_of(descriptor), np.array([1.0, 0.0], np.float32), targets, 20_000)
@@ -255,9 +256,12 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
     assert network.updates[0] == 20_010
 
 
+_networks_of = view_of(DenseNetworks)
+
+
 @compiled
 def _learn_often(network: int, examples: Floats, targets: Floats, times: int) -> None:
-    view = view_of_networks(longs_at(network))
+    view = _networks_of(longs_at(network))
     steps = np.full(1, times)
     view.start[0] = 0
     kernels.learn(view, pointer_to(examples), view.start, pointer_to(targets), ONE, np.float32(1), pointer_to(steps))

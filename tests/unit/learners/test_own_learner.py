@@ -10,7 +10,7 @@ import yaml
 
 from stream_app.config import load
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.learners.custom import OwnLearner
+from stream_app.learners.methods.custom import OwnLearner
 from stream_app.records import Operation
 from tests.support.learner_steps import ids, in_turn, learner, operations, run_in_cuts, stream
 

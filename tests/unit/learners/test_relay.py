@@ -7,10 +7,15 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
 from stream_app.learners.api import Learner
-from stream_app.learners.method_state import ALL_MECHANISMS, WITH_AVERAGES, WITH_CHALLENGER, WITH_GATES, WITH_JITTER
-from stream_app.learners.methods.relay import relay
-from stream_app.learners.registry import build_dense
-from stream_app.learners.shared_buffers import LearnerResources
+from stream_app.learners.factory import LearnerResources, build_dense
+from stream_app.learners.methods.relay.relay import RELAY, relay
+from stream_app.learners.methods.relay.state import (
+    ALL_MECHANISMS,
+    WITH_AVERAGES,
+    WITH_CHALLENGER,
+    WITH_GATES,
+    WITH_JITTER,
+)
 from stream_app.records import Floats, Operation
 from tests.learner_oracle import Kept, Network
 from tests.relay_oracle import Challenger, Relay
@@ -126,6 +131,8 @@ def sync(network: Network, arrays: dict[str, NDArray[np.generic]], number: int) 
 def test_relay_is_what_its_description_says(features: int, count: int) -> None:
     """Queues, draws, steps, averages and the challenger, each label from the compiled state before it."""
     examples, labels = drifting(count, features)
+    if features == 9:
+        examples[:, 8] += np.arange(count)
     which = learner(features, method="relay", replay_per_class=150)
     first = Network((features, 8, 1), weights(which)[0].tolist(), 0.01)
     oracle = Relay(first, 150, features, SEED)
@@ -133,7 +140,7 @@ def test_relay_is_what_its_description_says(features: int, count: int) -> None:
     for number, label in enumerate(labels.tolist()):
         example, words = examples[number : number + 1], ids(number + 1)[-1:]
         score = float(which.run(operations([(int(Operation.PREDICT), 0, -1)]), example, words).scores[0])
-        differences.append(abs(oracle.predict(example[0].tolist()) - score))
+        differences.append(abs(oracle.predict(str(number), example[0].tolist()) - score))
         if number % 3 != 1:
             oracle.learn(Kept(str(number), tuple(example[0].tolist())), label)
             which.run(operations([(int(Operation.LEARN), 0, label)]), example, words)
@@ -150,18 +157,20 @@ def test_relay_is_what_its_description_says(features: int, count: int) -> None:
             challenged += 1
             pairs += [(oracle.challenger.network, CHALLENGER), (oracle.challenger.average, CHALLENGER_AVERAGE)]
         assert features == 2 or np.allclose(arrays["gates"], oracle.gates, rtol=1e-5)
+        assert np.allclose(arrays["slopes"], oracle.trends, rtol=1e-6, atol=1e-9)
         for network, place in pairs:
             assert np.allclose(network.parameters, arrays["parameters"].reshape(5, -1)[place], rtol=1e-3, atol=2e-4)
             sync(network, arrays, place)
     assert max(differences) < 1e-5
     assert challenged > 0 if features == 2 else challenged == 0
     assert oracle.challenger is None
+    assert oracle.trends[-1] == (pytest.approx(1.0, abs=0.05) if features == 9 else 0.0)
 
 
 def without(mechanisms: int, features: int) -> Learner:
     """Return RELAY as the study builds it, without these mechanisms."""
     return build_dense(
-        lambda own, width, seed: relay(own.replay_per_class, width, seed, ALL_MECHANISMS & ~mechanisms),
+        RELAY._replace(make=lambda own, width, seed: relay(own, width, seed, ALL_MECHANISMS & ~mechanisms)),
         LearnerSettings(method="relay"),
         features,
         SEED,

@@ -7,8 +7,8 @@ import pytest
 
 from stream_app.config import LearnerSettings, MetricSettings, StreamSettings, TaskSettings
 from stream_app.join.stream_join import HASH_KEY_BYTES
+from stream_app.learners.factory import LearnerResources
 from stream_app.learners.registry import METHODS
-from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.pipeline.stream import Stream, TaskResources, seed_of
 from stream_app.pipeline.task import Task
@@ -16,6 +16,7 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Metric, Prediction
 from stream_app.serialization import codec
 from tests.support.learner_steps import settings_of, stream
+from tests.support.tasks import settings_of_task
 
 Published = TypeVar("Published", Prediction, Metric)
 
@@ -30,7 +31,7 @@ LEARNERS = {
 def settings(champion: str) -> TaskSettings:
     """Return settings with all learners on one stream, whose predictions are all published."""
     of = StreamSettings(features=FEATURES, champion=champion, learners=LEARNERS)
-    return TaskSettings(
+    return settings_of_task(
         application_id="all",
         predictions="all",
         metrics=MetricSettings(every_labels=100),

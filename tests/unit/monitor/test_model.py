@@ -7,18 +7,23 @@ import pytest
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.history import Curve
 from stream_app.monitor.model import MAX_REASONS, WINDOW_S, Model
-from stream_app.records import RESUME, Act, Commit, Outcome
+from stream_app.records import Commit, Outcome, Prediction
+from stream_app.snapshot.stops import stopped_text
 from tests.support.formats.metrics import metric
 
 START_S = 100.0
 
 
 def _joined(stream: str = "fraud", kind: str = "joined") -> Outcome:
-    return Outcome(stream, "1", kind, 1, "areba", 0.5, 10, 0, 0)
+    return Outcome(stream, "1", kind, 1, "areba", 0.5, 10, 0, 0, 1)
 
 
-def _commit(examples_end: int, tripped: str | None = None) -> Commit:
-    return Commit(0, 0, examples_end, 0, 0, bytes(32), 1, tripped)
+def _prediction(stream: str, event_time_ms: int) -> Prediction:
+    return Prediction(stream, "1", "areba", True, 0.5, 1, 0, event_time_ms)
+
+
+def _commit(examples_end: int, **stops: str) -> Commit:
+    return Commit(0, 0, examples_end, 0, 0, bytes(32), 1, stopped_streams=len(stops), stopped=stopped_text(stops))
 
 
 def _stream(model: Model, name: str = "fraud") -> StreamFigures:
@@ -32,9 +37,9 @@ def test_the_lag_is_that_of_the_newest_example() -> None:
     assert _stream(model).lag_ms is None, "nothing is known"
     model.add_example("fraud", 2, 7, 50_000)
     assert _stream(model).lag_ms is None, "nothing was processed yet"
-    model.add_prediction("fraud", 2, 20_000)
+    model.add_prediction(_prediction("fraud", 20_000), 2)
     assert _stream(model).lag_ms == 30_000
-    model.add_outcome(_joined(), 2, 45_000)
+    model.add_prediction(_prediction("fraud", 45_000), 2)
     assert _stream(model).lag_ms == 5_000
     model.add_progress(2, _commit(7))
     assert _stream(model).lag_ms == 5_000, "the example at offset 7 is not in the range before 7"
@@ -42,22 +47,32 @@ def test_the_lag_is_that_of_the_newest_example() -> None:
     assert _stream(model).lag_ms == 5_000, "another task"
     model.add_progress(2, _commit(8))
     assert _stream(model).lag_ms == 0
-    model.add_example("fraud", 2, 8, 49_000)
-    assert _stream(model).lag_ms == 0, "an older example does not count"
-    model.add_example("fraud", 2, 9, 60_000)
-    model.add_outcome(_joined(), 2, 70_000)
-    assert _stream(model).lag_ms == 0, "a label may be newer than all examples"
+    model.add_example("fraud", 2, 8, 44_000)
+    assert _stream(model).lag_ms == 0, "an example may be older than the example before it"
+
+
+@pytest.mark.parametrize("claimed_ms", [-1, 0, 60, 10**15])
+def test_a_wrong_time_does_not_hide_the_lag(claimed_ms: int) -> None:
+    """One example from the year 33658 would have shown a lag of 0 for ever, as would its dead letter."""
+    model = Model(["fraud"])
+    model.add_example("fraud", 0, 0, 10_000)
+    model.add_prediction(_prediction("fraud", 10_000), 0)
+    model.add_example("fraud", 0, 1, claimed_ms)
+    model.add_dead_letter("fraud", "bad-time", 0)
+    model.add_progress(0, _commit(2))
+    model.add_example("fraud", 0, 2, 50_000)
+    assert _stream(model).lag_ms == 40_000
 
 
 def test_the_rate_counts_what_was_joined_while_watching() -> None:
     """A rate that counted old records, repeats or long pauses would show a speed that the application does not have."""
     model = Model()
-    model.add_outcome(_joined(), 0, 1)
+    model.add_outcome(_joined(), 0)
     for tenth in range(0, 41, 2):
         model.tick(START_S + tenth / 10)
         for _ in range(2 if tenth else 0):
-            model.add_outcome(_joined(), 0, 1)
-            model.add_outcome(_joined(kind="duplicate"), 0, 1)
+            model.add_outcome(_joined(), 0)
+            model.add_outcome(_joined(kind="duplicate"), 0)
         if tenth == 2:
             assert _stream(model).labelled_per_s is None, "too short"
     assert _stream(model).labelled_per_s == pytest.approx(10, rel=0.06)
@@ -67,7 +82,7 @@ def test_the_rate_counts_what_was_joined_while_watching() -> None:
     model.tick(START_S + 3 * WINDOW_S + 1)
     assert _stream(model).labelled_per_s == 0
     model.tick(START_S + 9 * WINDOW_S)
-    model.add_outcome(_joined(), 0, 1)
+    model.add_outcome(_joined(), 0)
     assert _stream(model).labelled_per_s == pytest.approx(1 / (6 * WINDOW_S - 1)), "updates that are rare"
 
 
@@ -77,7 +92,7 @@ def test_the_rate_of_a_steady_stream_is_exact() -> None:
     for update in range(20):
         model.tick(START_S + 2 * update)
         for _ in range(1_000):
-            model.add_outcome(_joined(), 0, 1)
+            model.add_outcome(_joined(), 0)
         assert _stream(model).labelled_per_s == (500 if update else None)
 
 
@@ -85,11 +100,11 @@ def test_a_learner_that_is_no_longer_configured_disappears() -> None:
     """A removed learner would stay in the table with its last G-mean, as if it were still predicting."""
     model = Model()
     for learner in ("baseline", "areba", "old"):
-        model.add_metric(metric(learner=learner), 0, 1)
+        model.add_metric(metric(learner=learner), 0)
     assert [one.metric.learner for one in _stream(model).learners] == ["areba", "baseline", "old"], "champion first"
     for labelled in range(1_000, 1_004):
         for learner in ("areba", "baseline"):
-            model.add_metric(metric(labelled, learner=learner), 0, labelled)
+            model.add_metric(metric(labelled, learner=learner), 0)
     assert [one.metric.learner for one in _stream(model).learners] == ["areba", "baseline"]
     assert _stream(model).learners[0].metric.labelled == 1_003
 
@@ -97,9 +112,9 @@ def test_a_learner_that_is_no_longer_configured_disappears() -> None:
 def test_dead_letters_make_no_streams() -> None:
     """Producers may write any key: a stream for each would push the real ones out of the table."""
     model = Model(["fraud"])
-    model.add_dead_letter("fraud", "late-label", 0, 5)
+    model.add_dead_letter("fraud", "late-label", 0)
     for number in range(2 * MAX_REASONS):
-        model.add_dead_letter(f"x{number}", f"reason-{number}", 0, 5)
+        model.add_dead_letter(f"x{number}", f"reason-{number}", 0)
         model.add_example(f"x{number}", 0, number, 5)
     figures = model.figures()
     assert [stream.stream for stream in figures.streams] == ["fraud"]
@@ -113,27 +128,30 @@ def test_streams_are_bounded_and_those_left_out_are_counted() -> None:
     """A view that runs for weeks must not fill the memory, and must not hide that it shows a part only."""
     model = Model(max_streams=2)
     for name in ("a", "b", "c"):
-        model.add_prediction(name, 0, 1)
-        model.add_metric(metric(stream=name), 0, 1)
+        model.add_prediction(_prediction(name, 1), 0)
+        model.add_metric(metric(stream=name), 0)
     figures = model.figures()
     assert ([stream.stream for stream in figures.streams], figures.left_out) == (["a", "b"], 2)
     assert len(figures.notes()) == 1
 
 
-def test_a_tripped_task_is_a_problem_until_it_is_resumed() -> None:
+def test_a_stopped_stream_is_a_problem_until_it_is_resumed() -> None:
     """A stopped stream without a reason would look like a stream without examples."""
     model = Model()
-    model.add_progress(3, _commit(1, tripped="too many"))
-    assert [line.split(":")[0] for line in model.figures().problems] == ["task 3"]
-    model.add_progress(3, Act(1, RESUME, "0", ""))
+    model.add_progress(3, _commit(1, pumps="too many"))
+    model.add_progress(2, _commit(1))
+    assert [line.partition("is stopped")[0] for line in model.figures().problems] == ["task 3: stream 'pumps' "]
+    assert model.is_stopped("pumps")
+    assert not model.is_stopped("fans")
+    model.add_progress(3, _commit(2))
     assert model.figures(["first"]).problems == ("first",)
 
 
 def test_pending_is_that_of_the_newest_metric() -> None:
     """A learner's old metric would show examples as pending that have long been closed."""
     model = Model()
-    model.add_metric(replace(metric(learner="baseline"), pending=9), 0, 5)
-    model.add_metric(replace(metric(), pending=4), 0, 6)
+    model.add_metric(replace(metric(learner="baseline"), pending=9, event_time_ms=5), 0)
+    model.add_metric(replace(metric(), pending=4, event_time_ms=6), 0)
     assert _stream(model).pending == 4
     assert _stream(model).rows()[0]["pending"] == 4
 
@@ -144,8 +162,8 @@ def test_curves_are_kept_only_if_asked_for_and_bounded() -> None:
     model, without = Model(max_points=100), Model()
     for labelled in range(5 * 100):
         curve.add(metric(labelled))
-        model.add_metric(metric(labelled), 0, labelled)
-        without.add_metric(metric(labelled), 0, labelled)
+        model.add_metric(metric(labelled), 0)
+        without.add_metric(metric(labelled), 0)
     assert len(curve.positions) == len(curve.gmeans) <= 101
     steps = {later - earlier for earlier, later in zip(curve.positions, curve.positions[1:], strict=False)}
     assert steps == {8}

@@ -14,7 +14,7 @@ WIDTH = 80
 
 
 def _learner(learner: str = "areba", gmean: float | None = 0.9143) -> LearnerFigures:
-    return LearnerFigures(metric(learner=learner, gmean=gmean), 1)
+    return LearnerFigures(metric(learner=learner, gmean=gmean))
 
 
 FRAUD = StreamFigures("fraud", 0, (_learner(), _learner("baseline", None)), 812.4, 2_500, 7, dead_letters_are_all=False)

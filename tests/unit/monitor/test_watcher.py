@@ -49,7 +49,7 @@ def test_what_arrives_is_shown(world: World, watcher: Watcher) -> None:
     world.send(10, first=20, partitions=[1])
     world.put("examples", 1, b"s1", b"nonsense", 300)
     watcher.update()
-    assert _streams(watcher)["s1"].lag_ms == 300 - 205, "the label of example 19 is the newest processed record"
+    assert _streams(watcher)["s1"].lag_ms == 300 - 191, "example 19 was predicted last"
     assert _streams(watcher)["s0"].lag_ms == 0
     worker = _started(world.worker())
     _turns(worker, until=lambda: worker.tasks != [] and any(t.offsets == (31, 30) for t in worker.tasks))
@@ -136,6 +136,11 @@ def test_records_of_other_programs_are_counted(world: World, watcher: Watcher) -
     """One foreign record must not end the view."""
     world.put("metrics", 0, b"s0", b"nonsense")
     world.put("outcomes", 0, b"s0", None)
-    world.put("progress", 0, None, encode(Commit(99, 0, 0, 0, 0, bytes(32), 1, "too many")))
+    world.put(
+        "progress",
+        0,
+        None,
+        encode(Commit(99, 0, 0, 0, 0, bytes(32), 1, stopped_streams=1, stopped='{"s0": "too many"}')),
+    )
     watcher.update()
     assert len(watcher.figures().problems) == 2

@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 
 from stream_app import events
+from stream_app.backends.clock import ManualClock
 from stream_app.config import Config
-from stream_app.pipeline.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
 from stream_app.pipeline.task import Task
+from stream_app.pipeline.watched.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Metric
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
+from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
+from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import HealthObserver
+from stream_app.worker.stream_warnings import NAMED_STREAMS
 from tests.support.world import World, _config, _started, _turns
 
 TTL_MS = 60_000
@@ -205,6 +208,42 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     assert "".join(texts) in caplog.messages
 
 
+def test_labels_that_meet_no_example() -> None:
+    """Wrong ids: the labels wait, and nothing else would be said for as long as `join.ttl_ms`."""
+    fed = _Fed()
+    flow = fed.feed(
+        [(number, 100 * number + 1) for number in range(ENOUGH + 20)],
+        [(number + (1_000_000 if number >= 10 else 0), 100 * number + 50) for number in range(ENOUGH + 19)],
+    )
+    assert (flow.unmatched, flow.matched) == (ENOUGH - 1, 0), "the labels of the last second may be early"
+    assert flow.problem(1.0) is None
+    flow = fed.feed([(ENOUGH + 20, 100 * (ENOUGH + 40))])
+    assert (flow.unmatched, flow.matched) == (ENOUGH + 9, 0)
+    assert flow.problem(1.0) is not None
+    later = [(number, 100 * number + 1) for number in range(ENOUGH + 50, 3 * ENOUGH + 50)]
+    flow = fed.feed(later, [(number, time + 5) for number, time in later])
+    assert flow.matched > flow.unmatched, "the ids were corrected"
+    assert flow.problem(1.0) is None
+
+
+@pytest.mark.parametrize(("is_labelled", "counted"), [(True, 1), (False, 0)])
+def test_a_table_that_is_almost_full(is_labelled: bool, counted: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Before examples are evicted whose labels come later: a line, and an alert unless no label ever came."""
+    world = World(_config(join={"max_pending_per_stream": 20}))
+    observer = HealthObserver(world.clock)
+    member = _started(world.worker(observer=observer))
+    _send(world, 0, 1, labelled=is_labelled)
+    _send(world, 1, 18, labelled=False)
+    _turns(member, until=lambda: any(task.offsets == (19, is_labelled) for task in member.tasks))
+    for _ in range(3):
+        world.clock.advance(2)
+        member.turn()
+    lines = [message for message in caplog.messages if message.startswith(events.TABLE_NEAR_BOUND.name)]
+    assert len(lines) == 1
+    assert "join.max_pending_per_stream" in lines[0]
+    assert observer.figures.values()[metrics.CROWDED_STREAMS]["0",] == counted
+
+
 def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
     """A producer of labels that stops affects all its streams: that is one line, not ten thousand."""
     world = World()
@@ -212,12 +251,29 @@ def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
     observer.assigned([0])
     silent = LabelFlow(10_000, 1_000, 1.0, 100, None)
     for number in range(500):
-        observer.labels(0, f"s{number}", silent.problem(1.0))
+        observer.labels(0, f"s{number}", silent.problem(1.0), 100)
     observer.round_ended(0.0)
-    observer.labels(0, "later", silent.problem(1.0))
+    observer.labels(0, "later", silent.problem(1.0), 100)
     observer.round_ended(0.0)
     [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert line.endswith(f"and of {500 - NAMED_STREAMS} more streams")
     world.clock.advance(WARNING_INTERVAL_S)
     observer.round_ended(0.0)
     assert "'later'" in caplog.records[-1].getMessage()
+
+
+def test_labels_that_were_forgotten_have_not_come_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The log said "they are coming again" of a stream without any label, once its closed ids were forgotten."""
+    observer = Observer(ManualClock())
+    with caplog.at_level(logging.INFO):
+        assert observer.labels(0, "s0", "100.0% of the newest examples ended without a label", 0)
+        observer.round_ended(0.0)
+        assert observer.labels(0, "s0", None, 0)
+        assert not any("coming again" in message for message in caplog.messages)
+        assert not observer.labels(0, "s0", None, 1)
+    assert any("coming again" in message for message in caplog.messages)
+    assert observer.labels(0, "s0", "silent", 5)
+    observer.round_ended(WARNING_INTERVAL_S)
+    caplog.clear()
+    assert not observer.labels(0, "s0", None, 0), "the stream was reset"
+    assert not caplog.messages

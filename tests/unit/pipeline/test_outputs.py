@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from stream_app.pipeline.outputs import NOTHING, OUTPUT_TOPICS, Outputs, chain_digest
+from stream_app.pipeline.steps.routed import Judged
 from stream_app.record_columns import OutputRecords, binary_column
 
 RECORDS = OutputRecords.of(
     [b"a", b"b", None], [b"1", b"22", None], [10, 20, 30], {0: [("one", b"x"), ("two", None)], 2: [("one", b"")]}
 )
 
-NONE = np.zeros(3, np.bool_)
-"""No record is unreadable."""
+NONE = Judged(np.zeros(3, np.int32), np.zeros(3, np.bool_), 1)
+"""No record is malformed."""
 
 CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
     "a key": lambda records: replace(records, keys=binary_column([b"a", b"c", None])),
@@ -23,7 +24,6 @@ CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
     "a value": lambda records: replace(records, values=binary_column([b"1", b"23", None])),
     "where a value ends": lambda records: replace(records, values=binary_column([b"12", b"2", None])),
     "no value": lambda records: replace(records, values=binary_column([b"1", b"22", b""])),
-    "a time": lambda records: replace(records, timestamps=np.array([10, 20, 31])),
     "a header's name": lambda records: replace(records, headers={**records.headers, 2: [("two", b"")]}),
     "a header's value": lambda records: replace(records, headers={**records.headers, 2: [("one", b"y")]}),
     "no value of a header": lambda records: replace(records, headers={**records.headers, 2: [("one", None)]}),
@@ -39,7 +39,7 @@ CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
 def digest(topic: str, records: OutputRecords, previous: bytes = bytes(32), end: int = 3) -> bytes:
     """Return the digest of a batch with these records in one topic."""
     topics = {**dict.fromkeys(OUTPUT_TOPICS, NOTHING), topic: records}
-    return chain_digest(previous, (0, end, 0, 2), Outputs(topics, (NONE, NONE), (), (), np.zeros(0, np.int64)))
+    return chain_digest(previous, (0, end, 0, 2), Outputs(topics, (NONE, NONE), {}, (), (), (), np.zeros(0, np.int64)))
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from producers import cli, datasets
-from producers.datasets import RECIPES, cut
-from producers.datasets.base import DataSet, Recipe
-from producers.datasets.fetch import fetch
-from producers.datasets.files import DATA_DIR_VARIABLE, SHIPPED, ShippedFile, array_bytes, read_array
-from producers.sources import parse_source
 from stream_app.errors import DataSetError
+from stream_app.producers import cli, datasets
+from stream_app.producers.datasets import RECIPES, cut
+from stream_app.producers.datasets.base import DataSet, Recipe
+from stream_app.producers.datasets.fetch import fetch
+from stream_app.producers.datasets.files import DATA_DIR_VARIABLE, SHIPPED, ShippedFile, array_bytes, read_array
+from stream_app.producers.sources import parse_source
 
 MAX_SHIPPED_BYTES = 20_000_000
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from producers.draws import Draws
-from producers.label_delay import NO_DELAY, parse_label_delay
 from stream_app.errors import ConfigurationError
+from stream_app.producers.draws import Draws
+from stream_app.producers.label_delay import NO_DELAY, parse_label_delay
 
 CLASSES = (np.arange(40_000) % 2).astype(np.int8)
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producers.datasets.base import DataSet
-from producers.events import Sent, events, id_prefix
-from producers.faults import Faults
-from producers.label_delay import parse_label_delay
-from producers.manifest import Manifest
-from producers.plan import StreamPlan
-from producers.replay import replay
-from producers.schedule import fit_to_retention, span_ms
 from stream_app.errors import ConfigurationError, DeliveryError
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.events import Sent, events, id_prefix
+from stream_app.producers.faults import Faults
+from stream_app.producers.label_delay import parse_label_delay
+from stream_app.producers.manifest import Manifest
+from stream_app.producers.plan import StreamPlan
+from stream_app.producers.replay import replay
+from stream_app.producers.schedule import fit_to_retention, span_ms
 from stream_app.records import MAX_ID_BYTES, Example, Label, Mark, MarkKind
 from tests.support.replaying import ALL_FAULTS, NOW_MS, ListSender, decoded, plan_of, stream_plan
 
@@ -322,11 +322,15 @@ def test_a_span_is_made_to_fit_what_the_topics_keep() -> None:
 def test_a_span_that_cannot_fit_is_refused() -> None:
     """The broker would delete the records before a worker reads them."""
     asked = plan_of(stream_plan("sine:length=5000", interval_ms=1_000))
-    with pytest.raises(ConfigurationError, match=r"span 83\.3 minutes .* keep 16\.7 minutes \(retention\.ms\)"):
+    with pytest.raises(ConfigurationError, match=r"span 83\.3 minutes .* up to 16\.7 minutes old"):
         fit_to_retention(asked, 1_000_000)
     late = plan_of(stream_plan("sine:length=50", delay=parse_label_delay("fixed:8d")))
-    with pytest.raises(ConfigurationError, match=r"span 8\.0 days .* keep 7\.0 days"):
+    with pytest.raises(ConfigurationError, match=r"span 8\.0 days .* up to 7\.0 days old"):
         fit_to_retention(late, 7 * 86_400_000)
+    begun = replace(plan_of(), start_ms=1_380_000_000_000)
+    with pytest.raises(ConfigurationError, match=r"--start-ms 1380000000000: .* `areba topics create --retention`"):
+        fit_to_retention(begun, 7 * 86_400_000, 1_700_000_000_000)
+    assert fit_to_retention(begun, -1, 1_700_000_000_000) == begun
 
 
 @pytest.mark.parametrize(

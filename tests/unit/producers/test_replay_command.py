@@ -7,12 +7,12 @@ from typing import Self
 import pytest
 from click.testing import CliRunner, Result
 
-from producers import cli, datasets
-from producers.manifest import Manifest
-from producers.schedule import schedule
-from producers.target import check_topics, read_client_config
 from stream_app.backends.base import TopicInfo
 from stream_app.errors import ConfigurationError, TopicError
+from stream_app.producers import cli, datasets
+from stream_app.producers.manifest import Manifest
+from stream_app.producers.schedule import schedule
+from stream_app.producers.target import check_topics, read_client_config
 from tests.support.replaying import ListSender, plan_of, stream_plan
 
 
@@ -77,7 +77,7 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         (("sine", "sine"), "sine: two streams have this name"),
         (("sine", "--manifest", "/nowhere/at/all.json"), "--manifest /nowhere/at/all.json: no such folder"),
         (("sine", "--client-config", "/nowhere.properties"), "--client-config /nowhere.properties:"),
-        (("sine", "--interval-ms", "1000000"), "the streams span 58.0 days of event time; the topics keep 7.0 days"),
+        (("sine", "--interval-ms", "1000000"), "the streams span 58.0 days of event time; the topics accept and keep"),
     ],
 )
 def test_wrong_arguments_are_one_line_and_exit_2(
@@ -140,6 +140,16 @@ def test_the_shorter_retention_time_counts() -> None:
     assert check_topics(cluster, plan_of()) == 500  # type: ignore[arg-type]
     kept["labels"] = "-1"
     assert check_topics(cluster, plan_of()) == 1_000  # type: ignore[arg-type]
+
+
+def test_what_the_topics_refuse_counts_as_what_they_delete() -> None:
+    """Otherwise the first record of a long replay would be refused, with INVALID_TIMESTAMP."""
+    cluster = FakeCluster()
+    settings = {"retention.ms": "1000", "message.timestamp.before.max.ms": "300"}
+    cluster.topics = lambda names: {name: TopicInfo(name, 4, settings) for name in names}  # type: ignore[method-assign]
+    assert check_topics(cluster, plan_of()) == 300  # type: ignore[arg-type]
+    settings |= {"retention.ms": "-1", "message.timestamp.before.max.ms": str(2**63 - 1)}
+    assert check_topics(cluster, plan_of()) == -1  # type: ignore[arg-type]
 
 
 def test_a_failed_delivery_exits_1_with_the_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from producers.arithmetic import exponential, logarithm, normal, sine_of_turns
-from producers.draws import Draws
-from producers.synthetic import (
+from stream_app.errors import DataSetError
+from stream_app.producers.arithmetic import exponential, logarithm, normal, sine_of_turns
+from stream_app.producers.draws import Draws
+from stream_app.producers.synthetic import (
     LIKELIHOOD_THRESHOLDS,
     Drift,
     SyntheticSpec,
@@ -18,7 +19,6 @@ from producers.synthetic import (
     spec_text,
     synthetic,
 )
-from stream_app.errors import DataSetError
 
 GOLDEN = {
     "sine:length=5000": "03c94fe98edc878ccbd88dce653e4225af3c4100e4d22214337c204be7998100",

@@ -9,7 +9,15 @@ from stream_app.errors import TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import Example
 from stream_app.recovery import snapshot_writer
 from stream_app.serialization import codec
-from tests.support.changelog import changelog_of, is_idle, manifest_at, saved_world, snapshot_world, target_of
+from tests.support.changelog import (
+    changelog_of,
+    die_unnamed,
+    is_idle,
+    manifest_at,
+    saved_world,
+    snapshot_world,
+    snapshots_of,
+)
 from tests.support.world import (
     PARTITIONS,
     World,
@@ -125,7 +133,7 @@ def test_nothing_is_left_in_the_changelog_for_good() -> None:
         values = {key: value for key, value, *_ in world.rows("changelog", number)}
         wanted: set[bytes] = set()
         dropped: set[bytes] = set()
-        for snapshot in target_of(world, number).snapshots:
+        for snapshot in snapshots_of(world, number):
             manifest = manifest_at(world, number, snapshot.manifest.offset)
             wanted |= {f"{entry.key}/{chunk}".encode() for entry in manifest.entries for chunk in range(entry.chunks)}
             wanted.add(f"{manifest.sequence}/manifest/0".encode())
@@ -163,7 +171,7 @@ def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(41, 40), (40, 40)])
     _turns(member, until=is_idle(member))
     world.broker.compact(changelog_of(world, 0))
-    newest = manifest_at(world, 0, target_of(world, 0).snapshots[0].manifest.offset)
+    newest = manifest_at(world, 0, snapshots_of(world, 0)[0].manifest.offset)
     written = {entry.stream: entry.offset for entry in newest.entries}
     assert written["quiet"] < written["s0"] - 4
     with caplog.at_level(logging.ERROR, "areba.worker"):
@@ -183,3 +191,18 @@ def test_inputs_may_be_deleted_before_a_snapshot() -> None:
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 30))
     assert world.outputs() == _undisturbed(7, 7, 7, 9)
+
+
+def test_a_whole_snapshot_that_progress_does_not_name_is_not_used() -> None:
+    """Outputs before it may be lost with the markers of its writer: only inputs from before it give them again."""
+    world = saved_world(21)
+    named = [snapshots_of(world, number) for number in range(PARTITIONS)]
+    world.send(5, first=21)
+    die_unnamed(world)
+    assert [snapshots_of(world, number) for number in range(PARTITIONS)] == named
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, 26))
+    assert [task.report.loaded_sequence for task in again.tasks] == [
+        manifest_at(world, number, named[number][0].manifest.offset).sequence for number in range(PARTITIONS)
+    ]
+    assert world.outputs() == _undisturbed(7, 7, 7, 5)

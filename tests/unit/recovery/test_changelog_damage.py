@@ -7,12 +7,25 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
+from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.log import LogTransaction, TransactionState
 from stream_app.errors import ErrorCode, StateError
+from stream_app.records import SNAPSHOT, Act, Commit
+from stream_app.recovery.changelog import SNAPSHOT_KEY
 from stream_app.recovery.restore import OPEN_TRANSACTION_S
+from stream_app.serialization import codec
+from stream_app.snapshot.format import snapshots_text
 from stream_app.task_state import TaskState
-from tests.support.changelog import EVERY, changelog_of, manifest_at, saved_world, target_of
+from tests.support.changelog import (
+    EVERY,
+    changelog_of,
+    die_unnamed,
+    manifest_at,
+    saved_world,
+    snapshot_world,
+    snapshots_of,
+)
 from tests.support.world import (
     BREAKER,
     MAX_POLL_INTERVAL_S,
@@ -64,7 +77,7 @@ def test_damaged_snapshots(
 ) -> None:
     """A restore uses the previous snapshot or none, gives the same bits, and logs offset and cause."""
     world = saved_world(21)
-    newest, before = target_of(world, 0).snapshots
+    newest, before = snapshots_of(world, 0)
     again_at = sum(manifest_at(world, 0, before.manifest.offset).offsets)
     for snapshot in (newest, before) if both else (newest,):
         offset = snapshot.manifest.offset
@@ -118,17 +131,18 @@ class _Stopping:
         if fetched is None or not self._is_hidden():
             return fetched
         rows = int(np.searchsorted(fetched.records.offsets, self._end))
-        self._reader.seek(min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1))
+        position = min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1)
+        self._reader.seek(position)
         self._is_reported, was_reported = True, self._is_reported
-        return Fetched(fetched.partition, fetched.records.rows(0, rows), at_end=True) if not was_reported else None
+        shown = Fetched(fetched.partition, fetched.records.rows(0, rows), at_end=True, position=position)
+        return shown if not was_reported else None
 
 
 @pytest.mark.parametrize(("hidden_s", "snapshots"), [(20.0, "newest"), (100.0, "older")])
 def test_a_snapshot_after_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
     """A dead worker's transaction hides a named snapshot until it times out; until then the snapshot is not damaged."""
     world = saved_world()
-    target = target_of(world, 0)
-    newest = target.snapshots[0]
+    newest = snapshots_of(world, 0)[0]
     dead_s = world.clock.monotonic_s() + MAX_POLL_INTERVAL_S + 1  # then the group knows
     hidden = _Hidden(world, newest.manifest.offset, dead_s + hidden_s)
     member = _started(world.worker(cluster=hidden))
@@ -145,7 +159,7 @@ def test_no_snapshot_and_no_inputs() -> None:
     """The error for what cannot be repaired names its cause first and the remedy last."""
     world = saved_world(21)
     for number in range(PARTITIONS):
-        for snapshot in target_of(world, number).snapshots:
+        for snapshot in snapshots_of(world, number):
             _remove(world, number, snapshot.manifest.offset)
         world.broker.delete_before(TopicPartition(world.config.topics.labels, number), 3)
     with pytest.raises(StateError, match=ErrorCode.INPUTS_DELETED):
@@ -153,44 +167,59 @@ def test_no_snapshot_and_no_inputs() -> None:
 
 
 def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
-    """A task that the breaker stopped stays stopped, and its count of malformed records continues."""
+    """A stream that the breaker stopped stays stopped, and its count of malformed records continues."""
     world = World(_config(worker=EVERY, **BREAKER))
     world.send(6)
-    world.put("examples", 0, None, b"garbage", 100)
-    world.put("examples", 0, None, b"garbage", 100)
+    world.garbage(0, 2)
     member = world.worker()
     member.run(lambda: len(member.tasks) == 2 and member.tasks[0].offsets == (8, 6))
     again = _started(world.worker())
     _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].state is TaskState.LIVE)
     assert again.tasks[0].report.replayed_records == 0
-    world.put("examples", 0, None, b"garbage", 100)
-    _turns(again, until=lambda: again.tasks[0].state is TaskState.TRIPPED)
+    world.garbage(0, 1)
+    _turns(again, until=lambda: again.tasks[0].offsets == (9, 6))
+    world.send(1, first=6)
+    _turns(again, until=lambda: again.tasks[0].offsets == (10, 7))
+    assert again.tasks[0].live.task.stopped
+    again.run(lambda: True)  # a clean stop
     once_more = _started(world.worker())
-    _turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.TRIPPED)
-    world.resume(0, once_more.tasks[0].point.sequence + 1)
+    _turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.LIVE)
+    assert once_more.tasks[0].report.replayed_records == 0
+    assert once_more.tasks[0].live.task.stopped
+    world.resume(0)
     world.send(3, first=20)
-    _turns(once_more, until=lambda: once_more.tasks[0].offsets == (12, 9))
+    _turns(once_more, until=lambda: once_more.tasks[0].offsets == (14, 10))
     last = _started(world.worker())
     _turns(last, until=partial(lambda m: len(m.tasks) == 2 and m.tasks[0].state is TaskState.LIVE, last))
-    assert last.tasks[0].offsets == (12, 9)
+    assert not last.tasks[0].live.task.stopped
 
 
 def test_a_snapshot_of_another_history_is_refused() -> None:
     """A changelog copied from another application matches in all but its digest, and its models must not be loaded."""
     world, other = saved_world(), saved_world(first=1)
     for number in range(PARTITIONS):
-        mine, theirs = target_of(world, number), target_of(other, number)
-        assert [snapshot.progress_offset for snapshot in mine.snapshots] == [
-            snapshot.progress_offset for snapshot in theirs.snapshots
-        ]
+        mine, theirs = snapshots_of(world, number), snapshots_of(other, number)
+        assert [snapshot.progress_offset for snapshot in mine] == [snapshot.progress_offset for snapshot in theirs]
         world.broker._logs[changelog_of(world, number)] = other.broker._logs[changelog_of(other, number)]
-        for topic in (world.config.topics.examples, world.config.topics.labels):
-            place = TopicPartition(topic, number)
-            known = world.cluster.committed("app", [place])[place]
-            assert known is not None
-            renamed = Committed(known.offset, mine.point.metadata(theirs.snapshots))
-            world.broker.groups.group("app").offsets[place] = renamed
+        act = Act(world.progress(number)[-1].sequence + 1, SNAPSHOT, "0", snapshots_text(theirs))
+        world.put("progress", number, SNAPSHOT_KEY, codec.encode(act))
     before = world.outputs()
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         world.worker().run(_never())
     assert world.outputs() == before
+
+
+def test_the_first_commit_lost_its_marker_in_progress() -> None:
+    """An empty progress beside a snapshot is no loss, if the records are there for those who look for them."""
+    world = snapshot_world()
+    world.send(5)
+    die_unnamed(world)
+    aborted = LogTransaction(0.0, 0.0, TransactionState.ABORTED)
+    for number in range(PARTITIONS):
+        log = world.broker._log(TopicPartition(world.config.topics.progress, number))
+        log.entries[:] = [entry._replace(transaction=aborted) for entry in log.entries]
+        assert world.progress(number) == []
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, 5))
+    assert world.outputs() == _undisturbed(5)
+    assert any(isinstance(record, Commit) for record in world.progress(0))

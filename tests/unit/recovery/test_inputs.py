@@ -11,7 +11,12 @@ from stream_app.recovery.buffers import WaitingRecords
 PLACE = TopicPartition("examples", 0)
 
 
-def _fetched(*offsets: int, at_end: bool = False, headers: dict[int, tuple[Header, ...]] | None = None) -> Fetched:
+def _fetched(
+    *offsets: int,
+    at_end: bool = False,
+    headers: dict[int, tuple[Header, ...]] | None = None,
+    position: int | None = None,
+) -> Fetched:
     records = RawRecords.of(
         np.array(offsets, np.int64),
         np.array(offsets, np.int64) * 10,
@@ -19,7 +24,8 @@ def _fetched(*offsets: int, at_end: bool = False, headers: dict[int, tuple[Heade
         [f"v{offset}".encode() for offset in offsets],
         headers or {},
     )
-    return Fetched(PLACE, records, at_end=at_end)
+    after_records = offsets[-1] + 1 if offsets else 0
+    return Fetched(PLACE, records, at_end=at_end, position=after_records if position is None else position)
 
 
 @pytest.mark.parametrize("portions", [[10], [1] * 10, [3, 4, 3], [9, 1]])
@@ -50,17 +56,31 @@ def test_taking_nothing() -> None:
 
 
 def test_rows_below() -> None:
-    """A recorded range is complete once its last record is there; offsets may have gaps (control records)."""
+    """A recorded range is complete once everything below its end was read; markers leave gaps, also at the end."""
     waiting = WaitingRecords()
     assert waiting.rows_below(3) is None
     waiting.add(_fetched(0, 1, 2))
     waiting.add(_fetched(5, 6))
-    assert [waiting.rows_below(end) for end in (1, 3, 6, 7)] == [1, 3, 4, 5]
+    assert [waiting.rows_below(end) for end in (1, 3, 5, 6, 7)] == [1, 3, 3, 4, 5]
     assert waiting.rows_below(8) is None
-    with pytest.raises(LookupError):
-        waiting.rows_below(5)  # offset 4 was compacted away: a later one came in its place
+    waiting.add(_fetched(at_end=True, position=8))
+    assert waiting.rows_below(8) == 5
     waiting.take(2)
     assert waiting.rows_below(6) == 2
+
+
+def test_position() -> None:
+    """A batch ends where the next record begins, or where the client is: a marker at the end is not unread."""
+    waiting = WaitingRecords()
+    assert waiting.position == -1
+    waiting.add(_fetched(0, 1, position=3))
+    waiting.add(_fetched(5, at_end=True, position=7))
+    positions = [waiting.position]
+    for _ in range(3):
+        taken = waiting.take(1)
+        positions.append(waiting.position)
+    waiting.put_back(taken)
+    assert [*positions, waiting.position] == [0, 1, 5, 7, 5]
 
 
 def test_the_end_is_news_not_memory() -> None:
@@ -71,11 +91,11 @@ def test_the_end_is_news_not_memory() -> None:
     assert waiting.at_end
     waiting.add(_fetched(1))
     assert not waiting.at_end
-    waiting.add(_fetched(at_end=True))
+    waiting.add(_fetched(at_end=True, position=3))
     assert waiting.at_end
-    assert waiting.last_offset == 1
+    assert waiting.fetched_to == 3
     waiting.clear()
-    assert (waiting.at_end, waiting.last_offset, len(waiting)) == (False, -1, 0)
+    assert (waiting.at_end, waiting.fetched_to, len(waiting)) == (False, -1, 0)
 
 
 def test_bytes_count_keys_values_and_headers() -> None:

@@ -8,21 +8,17 @@ from functools import partial
 
 import pytest
 
-from stream_app.backends.clock import ManualClock
 from stream_app.errors import (
     ConfigurationError,
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.records import Act, Commit, Example, Label
+from stream_app.records import Act, Commit, Example
 from stream_app.recovery import progress_script
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.worker import worker
 from stream_app.worker.worker import Worker
-from tests.support.damages.world import (
-    _tripped_world,
-)
 from tests.support.world import (
     PARTITIONS,
     World,
@@ -149,68 +145,6 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
     again = _started(world.worker())
     again._owned._config = small  # its limits are part of the task's settings, so the file could not have them
     _turns(again, until=partial(_reaches, again, (900, 0)))
-
-
-# The breaker ----------------------------------------------------------------------------------------------------------
-
-
-def test_tripped_then_resumed() -> None:
-    """The task stops until the record comes, and loses nothing sent in the meantime; the other task continues."""
-    world, member = _tripped_world()
-    world.send(6, first=20)
-    _turns(member, until=lambda: member.tasks[1].offsets == (12, 12))
-    assert member.tasks[0].offsets[0] == 9
-    world.resume(0, member.tasks[0].point.sequence + 5)  # from an earlier stop: not for this one
-    for _ in range(5):
-        member.turn()
-    assert member.tasks[0].state is TaskState.TRIPPED
-
-
-def test_resume_is_heard() -> None:
-    """The matching record resumes the task; a second copy has no effect."""
-    world, member = _tripped_world()
-    sequence = member.tasks[0].point.sequence + 1
-    world.resume(0, sequence)
-    world.resume(0, sequence)
-    world.send(6, first=20)
-    _turns(member, until=lambda: member.tasks[0].offsets == (15, 12))
-    again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (15, 12))
-    _turns(again, until=lambda: again.tasks[0].state is TaskState.LIVE)
-
-
-def test_a_resume_counts_for_the_next_owner() -> None:
-    """A task that was resumed would be stopped again by its first bad record once another worker has restored it."""
-    world, member = _tripped_world()
-    world.resume(0, member.tasks[0].point.sequence + 1)
-    world.put("labels", 0, b"s0", codec.encode(Label("s0", "early", 1)), 200)
-    _turns(member, until=lambda: _reaches(member, (9, 7)))
-    again = _started(world.worker())
-    _turns(again, until=lambda: _reaches(again, (9, 7)))
-    world.put("examples", 0, None, b"garbage", 300)
-    _turns(again, until=lambda: any(task.offsets == (10, 7) for task in again.tasks))
-    assert {task.state for task in again.tasks} == {TaskState.LIVE}
-
-
-@pytest.mark.parametrize("clock", [ManualClock, _Ticking])
-def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
-    """A restore replays a trip and its resume, wherever a slice ends, and the task is not tripped afterwards."""
-    world, member = _tripped_world()
-    world.resume(0, member.tasks[0].point.sequence + 1)
-    world.send(10, first=20)
-    _turns(member, until=lambda: member.tasks[0].offsets == (19, 16) and member.tasks[1].offsets == (16, 16))
-    world.use(clock())
-    again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and all(task.state is TaskState.LIVE for task in again.tasks))
-    assert [task.offsets for task in again.tasks] == [(19, 16), (16, 16)]
-
-
-def test_a_restarted_worker_stays_stopped() -> None:
-    """A restart does not resume the task."""
-    world, _ = _tripped_world()
-    again = _started(world.worker())
-    _turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.TRIPPED, TaskState.LIVE])
-    assert again.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
 
 
 # Configuration --------------------------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.log_reader import EmbeddedLogReader
 from stream_app.config import Config
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
-from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit
+from stream_app.records import ADOPT, CONFIGURATION, RESET, Act, Commit
 from stream_app.recovery.settle import _attempts
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, START
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import PARTITIONS, World, _all_at, _all_beyond, _config, _started, _turns
 
 KAFKA = {"output_prefix": "out."}
 
@@ -102,6 +102,40 @@ def test_the_first_of_two_writers_ends_too() -> None:
         _turns(one, until=_all_at(one, 20))
 
 
+@pytest.mark.parametrize("topic", ["predictions", "outcomes"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_one_foreign_record_is_enough(topic: str, *, is_first: bool) -> None:
+    """A single record of another program, where there is room for a marker, made `verify` red for ever."""
+    world = World()
+    member = _started(world.worker())
+    world.send(0 if is_first else 5)
+    _turns(member, until=_all_at(member, 0 if is_first else 5))
+    if not is_first:
+        member = _started(world.worker())  # the end of the log is known, and no marker of ours follows
+        _turns(member, until=_all_at(member, 5))
+    world.put(topic, 0, b"s0", b"foreign")
+    outputs = world.rows(topic, 0)
+    world.send(5, first=5)
+    with pytest.raises(ForeignRecordsError, match=rf"^{topic}\[0\] offset {len(outputs) - 1 if is_first else ''}"):
+        _turns(member, until=_all_beyond(member, 10 if not is_first else 5))
+    assert world.rows(topic, 0) == outputs
+    with pytest.raises(ForeignRecordsError):
+        _turns(again := _started(world.worker()), until=_all_beyond(again, 10 if not is_first else 5))
+    _turns(again := _started(world.worker(adopts=True)), until=_all_beyond(again, 10 if not is_first else 5))
+
+
+@pytest.mark.parametrize("topic", ["predictions", "dead-letters"])
+def test_one_foreign_record_after_a_clean_stop(topic: str) -> None:
+    """After a clean stop, the offsets alone show who wrote; one record fits between two markers, too."""
+    world = World()
+    world.send(3)
+    member = world.worker()
+    member.run(_all_at(member, 3))
+    world.put(topic.replace("-", "_"), 0, b"s0", b"foreign")
+    with pytest.raises(ForeignRecordsError):
+        _turns(again := _started(world.worker()), until=_all_at(again, 3))
+
+
 def _after_another() -> World:
     """Return an application whose output topics contain another application's records."""
     world = World(_config(kafka=KAFKA))
@@ -157,12 +191,12 @@ def test_a_header_of_a_producer_does_not_hide_a_dead_letter(name: str, others: i
 
 
 def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
-    """Two operators resumed a task together, and the next commit lost its markers: it begins after both resumes."""
+    """An operator reset a stream, and the next commit lost its markers: it begins after the reset."""
     digest = bytes(32)
     records = (
-        Act(2, RESUME, "0", ""),
+        Act(2, RESET, "0", "s"),
         Act(3, CONFIGURATION, "0", "{}"),
-        Commit(4, 0, 1, 0, 1, digest=digest, records=0, tripped=""),
+        Commit(4, 0, 1, 0, 1, digest=digest, records=0),
     )
     [attempt] = _attempts([(None, codec.encode(record)) for record in records], _decoded)
     assert [record.sequence for record in attempt.records] == [3, 4]

@@ -12,7 +12,7 @@ import fastavro
 import numpy as np
 import pytest
 
-import schemas
+from stream_app import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import (
     Act,
@@ -62,10 +62,6 @@ def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits
     return Reason(found) if found else 0
 
 
-RENAMED = {("prediction", 1, "label"): "predicted_class"}
-"""Fields of older versions that have another name today."""
-
-
 @pytest.mark.parametrize("version", schemas.sources())
 def test_golden_bytes(version: tuple[str, int]) -> None:
     """Values in topics stay readable for us and for any Avro reader, and today's values are written unchanged."""
@@ -77,16 +73,13 @@ def test_golden_bytes(version: tuple[str, int]) -> None:
     assert not payload.read()
     decoded = codec.decode_one(value)
     assert type(decoded) is record
-    words = {RENAMED.get((*version, name), name): word for name, word in words.items()}
     for field in dataclasses.fields(record):
         ours = getattr(decoded, field.name)
         if isinstance(ours, MarkKind):
             ours = ours.name.lower()
-        expected = words.get(field.name, field.default)  # an older version has fewer fields
+        expected = words[field.name]
         assert (list(ours) if isinstance(ours, tuple) else ours) == expected
-    is_newest = avro.newest()[record].version == version[1]
-    assert (codec.encode(decoded) == value) == is_newest
-    assert codec.decode_one(codec.encode(decoded)) == decoded
+    assert codec.encode(decoded) == value
 
 
 def test_golden_inputs_in_a_batch() -> None:
@@ -105,7 +98,7 @@ def test_golden_inputs_in_a_batch() -> None:
 
 def test_golden_outputs_in_a_batch() -> None:
     """The worker's batch encoder writes the golden outputs."""
-    (prediction, _), (outcome, _) = golden(Prediction, 2), golden(Outcome)
+    (prediction, _), (outcome, _) = golden(Prediction), golden(Outcome)
     decoded_prediction, decoded_outcome = codec.decode_many([prediction, outcome])
     assert isinstance(decoded_prediction, Prediction)
     assert isinstance(decoded_outcome, Outcome)
@@ -117,7 +110,7 @@ def test_columns() -> None:
     """Everything that a decoded batch contains, with a bad row in the middle that keeps only its stream."""
     values = [
         codec.encode(Example("s", "one", (1.0, 2.0))),
-        codec.encode(Example("bad", "nan", (1.0, math.nan, 3.0))),
+        codec.encode_unchecked(Example("bad", "nan", (1.0, math.nan, 3.0))),
         codec.encode(Mark("t", MarkKind.PROMOTE, None, "areba")),
         None,
         codec.encode(Example("s", "two", (3.0,))),
@@ -152,7 +145,7 @@ def test_empty_batch(side: Side) -> None:
     [
         (Label("s", "i", 1), Side.EXAMPLES, Reason.WRONG_SCHEMA),
         (Example("s", "i", (1.0,)), Side.LABELS, Reason.WRONG_SCHEMA),
-        (Act(0, "resume", "0", ""), Side.EXAMPLES, Reason.WRONG_SCHEMA),
+        (Act(0, "stop", "0", ""), Side.EXAMPLES, Reason.WRONG_SCHEMA),
         (Example("", "i", (1.0,)), Side.EXAMPLES, Reason.BAD_ID),
         (Example("é" * 125, "i", (1.0,)), Side.EXAMPLES, Reason.BAD_ID),
         (Example("s" * 249, "i", (1.0,)), Side.EXAMPLES, 0),
@@ -184,7 +177,7 @@ def test_empty_batch(side: Side) -> None:
 )
 def test_reasons(record: avro.Record, side: Side, expected: Reason | int) -> None:
     """The reason in a dead letter must help its sender to correct the producer."""
-    assert reason(codec.encode(record), side) == expected
+    assert reason(codec.encode_unchecked(record), side) == expected
 
 
 def _text(raw: bytes) -> bytes:
@@ -286,9 +279,9 @@ ONE = np.ones((1, 1), np.float32)
         (lambda: encode_labels("s", ["i"], np.array([2], np.int8)), "a label is 0 or 1"),
         (lambda: encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
         (lambda: encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
-        (lambda: codec.encode(Label("s", "i", 2**31)), "Label cannot be written: int range"),
-        (lambda: codec.encode(Outcome("s", "i", "lost", *[None] * 6)), "lost"),
-        (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0, None)), "length 5"),
+        (lambda: codec.encode_unchecked(Label("s", "i", 2**31)), "Label cannot be written: int range"),
+        (lambda: codec.encode(Outcome("s", "i", "lost", None, None, None, None, None, None, 0)), "lost"),
+        (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0)), "length 5"),
     ],
 )
 def test_what_cannot_be_written(call: Callable[[], object], message: str) -> None:
@@ -298,17 +291,17 @@ def test_what_cannot_be_written(call: Callable[[], object], message: str) -> Non
 
 
 PREDICTIONS = [
-    Prediction("fraud", "i", "areba", True, 0.5, 1, 0),
-    Prediction("forêt", "é" * 32, "baseline", False, 0.25, 0, 2**63 - 1),
-    Prediction("fraud", "x" * 64, "baseline", False, 1.0, 1, 8191),
+    Prediction("fraud", "i", "areba", True, 0.5, 1, 0, 0),
+    Prediction("forêt", "é" * 32, "baseline", False, 0.25, 0, 2**63 - 1, -1),
+    Prediction("fraud", "x" * 64, "baseline", False, 1.0, 1, 8191, 2**63 - 1),
 ]
 
 OUTCOMES = [
-    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 5000, 12, 2**40),
-    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, None, 7, None),
-    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, -5, None, 0),
-    Outcome("forêt", "j", "evicted", None, None, None, None, None, None),
-    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0, None, 2**63 - 1),
+    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 5000, 12, 2**40, 1_767_225_600_000),
+    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, None, 7, None, 1),
+    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, -5, None, 0, 2**63 - 1),
+    Outcome("forêt", "j", "evicted", None, None, None, None, None, None, -(2**63)),
+    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0, None, 2**63 - 1, 64),
 ]
 
 
@@ -359,6 +352,7 @@ METRIC = Metric(
     6,
     0.9,
     3,
+    1_767_225_600_000,
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import schemas
+from stream_app import schemas
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side

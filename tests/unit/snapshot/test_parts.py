@@ -58,7 +58,7 @@ def test_parts_without_an_end_count_for_nothing() -> None:
 
 
 def _of(world: World) -> Place:
-    return Place(world.config, world.cluster, world.clock)
+    return world.place()
 
 
 def _digests(member: Worker) -> list[object]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producers.datasets.base import DataSet
+from stream_app.producers.datasets.base import DataSet
 from study import generators
 from study.generators import models, rules
 from study.generators.clusters import cluster_of, inside

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("statsmodels", reason="the optional extra `study` is not installed")
 
-from producers.datasets.base import DataSet
 from stream_app.errors import ArebaError, ConfigurationError
+from stream_app.producers.datasets.base import DataSet
 from study.moa import read_predictions, write_arff
 from study.report.rivals.colours import MOA_COLOURS, RIVER_COLOURS, rivals_colour
 from study.report.rivals.pages import write_pages

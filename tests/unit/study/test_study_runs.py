@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producers.events import id_prefix
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.task import Task
+from stream_app.producers.events import id_prefix
 from stream_app.records import Prediction
 from stream_app.serialization import codec
 from study.report.scores import curves_of

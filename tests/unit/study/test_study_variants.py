@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from producers.datasets import cervical, mnist
-from producers.datasets.files import DATA_DIR_VARIABLE
 from stream_app.learners.networks.autograd import AutogradModel
+from stream_app.producers.datasets import cervical, mnist
+from stream_app.producers.datasets.files import DATA_DIR_VARIABLE
 from study.run import streams
 from study.run.experiment import Run, load_all, parse
 from study.run.preparations import SCHILLER, YES_NO, one_hot, prepared

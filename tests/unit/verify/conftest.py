@@ -17,4 +17,4 @@ def true_log() -> Log:
 @pytest.fixture
 def log(true_log: Log) -> Log:
     """Return a copy of the history for a test to damage."""
-    return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
+    return Log({name: list(records) for name, records in true_log.records.items()})

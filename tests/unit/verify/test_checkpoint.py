@@ -2,108 +2,24 @@
 
 import json
 import math
-import random
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
-from stream_app.admin.models import Place
-from stream_app.admin.skip import skip
-from stream_app.backends.base import TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
-from stream_app.records import Commit, Prediction
+from stream_app.records import Commit
 from stream_app.serialization import codec
-from stream_app.testing import InProcess
-from stream_app.testing.in_process import MAX_SILENCE_S
 from stream_app.verify.results import Code
-from stream_app.verify.verify import Report, verify
+from stream_app.verify.verify import verify
 from tests.support.verified_log import CONFIG as OTHER
 from tests.support.verified_log import Log, history
-
-SECTIONS: Mapping[str, Any] = {
-    "application": {"id": "daily"},
-    "join": {"ttl_ms": 200, "max_clock_lead_ms": 50},
-    "metrics": {"every_labels": 20},
-    "worker": {"snapshot_after_ms": 0},
-    "streams": {"pumps": {"features": 2}, "fans": {"features": 1}},
-    "learners": {"areba": {"method": "areba", "budget": 4}, "baseline": {"method": "baseline"}},
-}
-COUNT = 120
-
-
-class Application(InProcess):
-    """A worker on an in-process log, whose records a test deletes and damages."""
-
-    def __init__(self) -> None:
-        super().__init__(**SECTIONS)
-        self._sent_examples = 0
-        self._draw = random.Random(5)
-
-    def day(self) -> None:
-        """Send and process this many examples of each stream; the labels of the last ones arrive the next day."""
-        first, self._sent_examples = self._sent_examples, self._sent_examples + COUNT
-        for number in range(first, first + COUNT):
-            for stream, features in (("pumps", 2), ("fans", 1)):
-                self.send_example(stream, f"{number}", [self._draw.gauss(0, 1) for _ in range(features)])
-                if number >= 10 and number % 7:
-                    self.send_label(stream, f"{number - 10}", number % 3 == 0)
-            if number % 40 == 39:
-                self.run()
-                for _ in range(20):  # the worker writes a snapshot and names it
-                    self._worker.turn()
-
-    def expire(self) -> tuple[int, int]:
-        """Delete all inputs that are processed, and progress before the newest commit record; return the offsets."""
-        reached = self._committed()
-        for partition, offset in zip(self._inputs, reached, strict=True):
-            self._broker.delete_before(partition, offset)
-        progress = TopicPartition(self.config.topics.progress, 0)
-        last = [
-            row.offset for row in self.rows(progress.topic) if isinstance(codec.decode_one(row.value or b""), Commit)
-        ]
-        self._broker.delete_before(progress, last[-1])
-        return reached[0], reached[1]
-
-    def skip_unprocessed(self) -> tuple[int, int]:
-        """Lose records that no worker processed, and let the operator accept it; return where the task continues."""
-        for number in range(5):
-            self.send_example("fans", f"lost-{number}", [0.5])
-            self.send_label("fans", f"lost-{number}", 1)
-        for partition, end in zip(self._inputs, self._sent(), strict=True):
-            self._broker.delete_before(partition, end)
-        self._clock.advance(MAX_SILENCE_S)
-        list(skip(Place(self.config, self._cluster, self._clock), self._sender, [0]))
-        self._worker = self._started()
-        examples, labels = self._sent()
-        return examples, labels
-
-    def newest_prediction(self) -> int:
-        """Return the offset of the newest prediction."""
-        return [row.offset for row in self.rows(self.config.topics.predictions)][-1]
-
-    def change(self, topic: str, offset: int, change: Callable[[bytes], bytes]) -> None:
-        """Change the value of one record."""
-        entries = self._broker._logs[TopicPartition(topic, 0)].entries
-        place = next(number for number, entry in enumerate(entries) if entry.offset == offset)
-        entries[place] = entries[place]._replace(value=change(entries[place].value or b""))
-
-    def verify(self, checkpoint: Path | None = None) -> Report:
-        """Check everything."""
-        return verify(self._cluster, self.config, rerun=True, checkpoint=checkpoint)
-
-
-def _another_score(value: bytes) -> bytes:
-    record = codec.decode_one(value)
-    assert isinstance(record, Prediction)
-    return codec.encode(replace(record, score=record.score / 2))
+from tests.unit.verify.application import SECTIONS, Application, another_score
 
 
 def _another_digest(value: bytes) -> bytes:
@@ -169,7 +85,7 @@ def test_damage_after_the_checkpoint_is_found_each_day(application: Application,
     application.day()
     topic = application.config.topics.predictions
     offset = [row.offset for row in application.rows(topic)][end + 30]
-    application.change(topic, offset, _another_score)
+    application.change(topic, offset, another_score)
     for _ in range(2):
         report = application.verify(path)
         assert [(finding.code, finding.offset) for finding in report.findings] == [(Code.NOT_REPRODUCED, offset)]
@@ -227,7 +143,7 @@ def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> 
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
     offset = application.newest_prediction()
-    application.change(application.config.topics.predictions, offset, _another_score)
+    application.change(application.config.topics.predictions, offset, another_score)
     found = [(finding.code, finding.offset) for finding in application.verify().findings]
     assert found == [(Code.NOT_REPRODUCED, offset)]
 
@@ -241,7 +157,7 @@ def test_outputs_after_skipped_inputs_are_compared(application: Application) -> 
     assert report.findings == ()
     assert gap_ends <= scope.start < scope.end == scope.committed
     offset = application.newest_prediction()
-    application.change(application.config.topics.predictions, offset, _another_score)
+    application.change(application.config.topics.predictions, offset, another_score)
     found = [(finding.code, finding.offset) for finding in application.verify().findings]
     assert found == [(Code.NOT_REPRODUCED, offset)]
 
@@ -323,7 +239,7 @@ def test_the_exit_status_says_whether_all_that_is_left_was_covered(
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
     assert (status(), status("--partial"), status(*checkpoint)) == (1, 0, 0)
-    application.change(application.config.topics.predictions, application.newest_prediction(), _another_score)
+    application.change(application.config.topics.predictions, application.newest_prediction(), another_score)
     assert status("--partial") == 1
 
 

@@ -4,24 +4,21 @@ The history comes from a real task with real learners, with every fault that an 
 the check and the record: topic, partition, offset. The undamaged log has none.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from stream_app.backends.base import Committed, TopicPartition
 from stream_app.verify import verify
 from stream_app.verify.results import Code
 from tests.support.damages import outputs, state
 from tests.support.damages.log import (
     ANY,
     Found,
-    commit_at,
     next_score,
     prediction_where,
 )
-from tests.support.verified_log import CONFIG, TOPICS, Log, inputs, processed, put
+from tests.support.verified_log import CONFIG, TOPICS, Log, at_work, inputs, processed, put
 
 
 @pytest.fixture(scope="module")
@@ -74,29 +71,7 @@ def test_one_damage_is_not_many(log: Log) -> None:
 
 
 def test_a_group_at_work_is_run_again_as_far_as_it_had_come(log: Log) -> None:
-    """Outputs after the requested committed offsets are no fault."""
-    half = len(log.records[TOPICS.progress]) // 2
-    commit = commit_at(log, half)
-    metadata = f"1 {commit.sequence} {commit.digest.hex()}"
-    ends = {TOPICS.examples: commit.examples_end, TOPICS.labels: commit.labels_end}
-    late = Log(log.records, {TopicPartition(topic, 0): Committed(end, metadata) for topic, end in ends.items()})
-    asked = itertools.count()
-
-    def move_on() -> None:
-        if next(asked) == 0:
-            late.offsets = log.offsets
-
-    late.after_read = move_on
-    report = verify.verify(late, CONFIG, rerun=True)
+    """Outputs after the last commit that was there at first are no fault."""
+    report = verify.verify(at_work(log), CONFIG, rerun=True)
     assert list(report.findings) == []
     assert report.models[0] != verify.verify(log, CONFIG, rerun=True).models[0]
-
-
-def test_inputs_that_retention_took_are_a_note_of_the_fresh_run(log: Log) -> None:
-    """The audit names the missing inputs; a hundred differences that follow from them would hide that."""
-    log.records[TOPICS.labels] = [
-        replace(stored, offset=offset) for offset, stored in enumerate(log.records[TOPICS.labels])
-    ][3:]
-    report = verify.verify(log, CONFIG, rerun=True)
-    assert f"partition 0: was not run again to its end: {TOPICS.labels} starts at offset 3" in report.notes
-    assert {finding.code for finding in report.findings} == {Code.DELETED_RECORDS}

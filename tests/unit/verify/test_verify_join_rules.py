@@ -120,7 +120,7 @@ def test_a_dead_letter_that_left_its_value_out(log: Log) -> None:
     """What it says of the value must be true of the input record; then there is no finding."""
     records, limit = log.records[TOPICS.dead_letters], 10
     one, two = (
-        fitted(Fields(stored.key, stored.value, stored.headers[:-6]), stored.headers[-6:], limit)
+        fitted(Fields(stored.key, stored.value, stored.headers[:-7]), stored.headers[-7:], limit)
         for stored in records[:2]
     )
     records[0] = replace(records[0], key=one.key, value=one.value, headers=tuple(one.headers))
@@ -174,12 +174,13 @@ def test_a_well_formed_example_that_was_refused(log: Log) -> None:
         "__connect.errors.exception.class.name": "x",
         "__connect.errors.exception.message": "x",
         "areba.reason": "conflicting-example",
+        "areba.event_time_ms": str(original.timestamp_ms),
     }
     headers = (*original.headers, *((key, text.encode()) for key, text in fields.items()))
     place = next(
         place
         for place, stored in enumerate(log.records[TOPICS.dead_letters])
-        if stored.timestamp_ms > original.timestamp_ms
+        if int(stored.headers[-1][1] or b"") > original.timestamp_ms
     )
     log.records[TOPICS.dead_letters].insert(place, replace(original, headers=headers))
     found = findings(log)

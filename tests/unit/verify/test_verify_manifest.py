@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 
-from producers.faults import Faults
-from producers.label_delay import parse_label_delay
-from producers.plan import Plan, StreamPlan
-from producers.replay import replay
-from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
@@ -19,6 +14,11 @@ from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.errors import ConfigurationError
+from stream_app.producers.faults import Faults
+from stream_app.producers.label_delay import parse_label_delay
+from stream_app.producers.plan import Plan, StreamPlan
+from stream_app.producers.replay import replay
+from stream_app.producers.sources import parse_source
 from stream_app.records import (
     Example,
     Mark,

@@ -76,11 +76,12 @@ def test_swapped_predictions(log: Log) -> None:
 
 def test_a_prediction_at_another_time(log: Log) -> None:
     """Event time is the only clock."""
-    records = log.records[TOPICS.predictions]
-    records[8] = replace(records[8], timestamp_ms=records[8].timestamp_ms + 1)
+    prediction = codec.decode_one(log.records[TOPICS.predictions][8].value or b"")
+    assert isinstance(prediction, Prediction)
+    put(log, TOPICS.predictions, 8, replace(prediction, event_time_ms=prediction.event_time_ms + 1))
     (found,) = findings(log)
     assert (found.code, found.topic, found.offset) == (Code.WRONG_PREDICTION, TOPICS.predictions, 8)
-    assert f"timestamp is {records[8].timestamp_ms}, must be {records[8].timestamp_ms - 1}" in found.text
+    assert f"event_time_ms is {prediction.event_time_ms + 1}, must be {prediction.event_time_ms}" in found.text
 
 
 def test_a_doubled_outcome(log: Log) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numba
 import numpy as np
-import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
@@ -26,8 +25,13 @@ from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import READY_LIMIT_S, HealthObserver
 from stream_app.worker.pages.http import PageServer, pages_of
 from stream_app.worker.worker import Worker
+from tests.support.damages.world import stopped_world
 from tests.support.pages import get
-from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns
+from tests.support.world import PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns
+
+STOPPED = (
+    "task 0: stream 's0' is stopped: 3 malformed examples in a row (limit 3); fix the producer, then: areba resume s0"
+)
 
 
 @contextlib.contextmanager
@@ -102,54 +106,45 @@ def test_restoring_is_not_ready() -> None:
         _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
         status, text = get(port)
         assert (status, text.splitlines()[0]) == (503, "task 0: loading")
-        assert _samples(port)['areba_committed_offset{input="examples",task="0"}'] == 30
         _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
         again.turn()
         status, text = get(port)
         assert status == 503
         assert re.match(r"task 0: replaying: offsets \d+/\d+ of 30/30\n", text), text
-        assert _states(_samples(port))["0"] == "replaying"
+        committed = 'areba_committed_offset{input="examples",task="0"}'
+        assert (_states(_samples(port))["0"], _samples(port)[committed]) == ("replaying", 30)
         _turns(again, until=_all_at(again, 30))
         assert get(port)[0] == 200
+        assert _samples(port)[committed] == 30
 
 
-def test_a_trip_and_its_end() -> None:
-    """The page shows the reason and the command; after the resume the task is live again."""
-    world = World(_config(**BREAKER))
-    observer = HealthObserver(world.clock)
-    world.send(6)
-    for _ in range(3):
-        world.put("examples", 0, None, b"garbage", 100)
-    member = _started(world.worker(observer=observer))
-    _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.TRIPPED, TaskState.LIVE])
+def test_a_stopped_stream_and_its_end() -> None:
+    """The page shows the reason and the command; the worker is ready, for the sake of the other streams."""
+    observer = HealthObserver(ManualClock())
+    world, member = stopped_world(observer=observer)
     with _served(observer) as port:
-        status, text = get(port)
-        assert status == 503
-        assert text == (
-            "task 0: tripped: 3 unreadable examples in a row (limit 3); fix the producer, then: "
-            "areba resume --task 0\ntask 1: live\n"
-        )
-        assert _states(_samples(port)) == {"0": "tripped", "1": "live"}
-        world.resume(0, member.tasks[0].point.sequence + 1)
-        _turns(member, until=lambda: member.tasks[0].state is TaskState.LIVE)
+        assert get(port) == (200, f"task 0: live\n{STOPPED}\ntask 1: live\n")
+        series = 'areba_stopped_streams{stream="s0",task="0"}'
+        assert _samples(port)[series] == 1
+        world.resume(0)
+        _turns(member, until=lambda: member.tasks[0].offsets == (11, 7))
         assert get(port) == (200, "task 0: live\ntask 1: live\n")
+        assert _samples(port)[series] == 0
 
 
-def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_cannot_be_restored() -> None:
     """The worker continues with the others; that is no reason to call it ready."""
-    monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world = World()
     world.send(5)
     first = _started(world.worker())
     _turns(first, until=_all_at(first, 5))
-    for name in ("examples", "labels"):
-        del world.broker.groups.group("app").offsets[TopicPartition(name, 0)]
+    world.put("progress", 0, None, b"not ours")
     observer = HealthObserver(world.clock)
     again = _started(world.worker(observer=observer))
     _turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.PARKED, TaskState.LIVE])
     text = observer.health().ready_text()
     assert text.startswith("task 0: parked: ")
-    assert f"[{ErrorCode.OFFSETS_LOST}]" in text.splitlines()[0]
+    assert f"[{ErrorCode.STATE_UNUSABLE}]" in text.splitlines()[0]
     assert not observer.health().is_ready
 
 
@@ -339,9 +334,13 @@ def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
     health = observer.health()
     assert (health.is_ready, health.is_alive) == (False, True)
     assert health.ready_text().startswith("no Kafka broker has answered for 18 s\n")
+    observer.cut_off(": the certificate has expired")
+    text = observer.health().ready_text()
+    assert text.startswith("no Kafka broker has answered for 18 s: the certificate has expired\n"), "it says why"
     silence_s = 0.0
     member.turn()
     assert observer.health().is_ready
+    assert observer.health().outage_cause == ""
 
 
 def test_a_long_restore_is_alive() -> None:

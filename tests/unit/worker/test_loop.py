@@ -16,7 +16,6 @@ from stream_app.errors import (
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
-from stream_app.task_state import TaskState
 from stream_app.worker import worker
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
@@ -139,7 +138,7 @@ class _Polls(EmbeddedSource):
 
 
 def test_an_idle_worker_sleeps() -> None:
-    """The loop does not spin while records wait for the other input, or while a task is stopped."""
+    """The loop does not spin while records wait for the other input, or while a stream is stopped."""
     world = World(_config(**BREAKER))
     source = _Polls(world.broker)
     ports = Ports(
@@ -147,9 +146,8 @@ def test_an_idle_worker_sleeps() -> None:
     )
     member = _started(Worker(world.config, ports, Observer(world.clock)))
     world.send(5)
-    for _ in range(3):
-        world.put("examples", 1, None, b"garbage", 100)
-    _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.LIVE, TaskState.TRIPPED])
+    world.garbage(1)
+    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(5, 5), (8, 5)])
     # a producer's open transaction delays the labels of task 0: their end is not known
     writer = EmbeddedTransaction(world.broker, "producer", 1_000.0)
     writer.initialise()

@@ -8,8 +8,12 @@ from contextlib import closing, contextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import Config
+from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label, Metric
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
@@ -136,6 +140,35 @@ def test_lag_is_what_nobody_has_processed() -> None:
     assert _of(samples, "areba_lag_records", task="0", input="examples") == 1
     assert _of(samples, "areba_lag_records", task="0", input="labels") == 0
     assert _of(samples, "areba_lag_seconds", task="0", input="examples") == 60
+
+
+def test_lag_behind_an_open_transaction() -> None:
+    """Records that a producer's open transaction holds back are unprocessed, although the input was read to its end."""
+    world = World()
+    observer = HealthObserver(world.clock)
+    world.send(2, partitions=[0])
+    member = _started(world.worker(observer=observer))
+    _turns(member, until=lambda: any(task.offsets == (2, 2) for task in member.tasks))
+    other = EmbeddedTransaction(world.broker, "other", 60.0)
+    other.initialise()
+    other.begin()
+    values = [codec.encode(Label("s0", str(number), 1)) for number in range(7)]
+    other.produce(TopicPartition("labels", 0), OutputRecords.of([b"s0"] * 7, values, [10_000] * 7))
+    for _ in range(4):
+        world.clock.advance(2)
+        member.turn()
+    samples = _samples(observer)
+    assert _of(samples, "areba_partitions") == 2
+    assert _of(samples, "areba_lag_records", task="0", input="examples") == 0
+    assert _of(samples, "areba_lag_records", task="0", input="labels") == 7
+    assert _of(samples, "areba_lag_seconds", task="0", input="labels") == pytest.approx(6, abs=2.1)
+    [shown] = [one.lag for one in inspect(world.cluster, world.config, [0], clock=world.clock).tasks[0].inputs[1:]]
+    assert shown == 7, "inspect counts the same"
+    other.abort()
+    for _ in range(4):
+        world.clock.advance(2)
+        member.turn()
+    assert _of(_samples(observer), "areba_lag_records") == 0, "the marker is no lag"
 
 
 def test_lag_in_seconds() -> None:

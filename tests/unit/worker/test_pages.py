@@ -55,6 +55,34 @@ def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
         assert [get(server.port, "/fine", method)[0] for method in ("POST", "DELETE", "OPTIONS")] == [405] * 3
 
 
+@pytest.mark.parametrize(
+    ("host", "listens_at", "is_served"),
+    [
+        ("127.0.0.1:8080", "127.0.0.1", True),
+        ("localhost", "127.0.0.1", True),
+        ("[::1]:8080", "::1", True),
+        ("", "127.0.0.1", True),
+        ("evil.example", "127.0.0.1", False),
+        ("evil.example:8080", "localhost", False),
+        ("127.0.0.1.evil.example", "127.0.0.1", False),
+        ("worker-1.internal:8080", "0.0.0.0", True),  # noqa: S104  (only compared)
+    ],
+)
+def test_a_page_of_another_origin_reads_nothing(host: str, listens_at: str, is_served: bool) -> None:
+    """A web page in a browser of this machine could read the metrics under a name of its own (DNS rebinding)."""
+    assert http.is_served(host, listens_at) is is_served
+
+
+def test_another_host_is_refused() -> None:
+    """The server asks for the header before it asks for the page."""
+    with (
+        closing(PageServer("127.0.0.1", 0, {"/fine": _fine})) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as connection,
+    ):
+        connection.sendall(b"GET /fine HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        assert connection.recv(1_000).startswith(b"HTTP/1.0 421 ")
+
+
 def test_bad_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that send nothing, bytes one by one, or megabytes, or that never read, do not delay other clients."""
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)

@@ -1,10 +1,12 @@
 """Rebalances: a task that stays continues as it is, unless another worker has committed for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S
 from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.record_columns import OutputRecords
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.worker import Worker
@@ -24,9 +26,9 @@ class _Starts(Observer):
         super().continued(task, sequence, committed)
         self.continued_tasks.append(task)
 
-    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
         """Record a restored task."""
-        super().restored(task, sequence, snapshot, records)
+        super().restored(task, sequence, committed, snapshot, records)
         self.restored_tasks.append(task)
 
 
@@ -60,7 +62,7 @@ def test_a_task_that_stays_is_not_restored() -> None:
 
 
 def test_a_task_is_restored_if_another_worker_has_committed_for_it() -> None:
-    """A worker that stood still keeps its tasks in memory, and finds that the group's offsets are not its own."""
+    """A worker that stood still keeps its tasks in memory, and finds that progress is longer than its own."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     starts = _Starts(world)
     world.send(20)
@@ -80,8 +82,8 @@ def test_a_task_is_restored_if_another_worker_has_committed_for_it() -> None:
     assert world.outputs() == _undisturbed(20, 20, 20)
 
 
-def test_offsets_of_a_killed_worker_are_not_waited_for() -> None:
-    """A worker that is killed after it sent its offsets, before any record, has nothing open in a partition."""
+def test_open_offsets_of_a_killed_worker_hold_nobody() -> None:
+    """Nobody reads the group's offsets, so their transaction may stay open for as long as it likes."""
     world = World()
     world.send(20)
     other = _config(application={"instance": "other"})
@@ -95,7 +97,7 @@ def test_offsets_of_a_killed_worker_are_not_waited_for() -> None:
     transaction.begin()
     source = killed._ports.source
     assert isinstance(source, EmbeddedSource)
-    transaction.send_offsets({examples: Committed(20, "")}, source.group_metadata())
+    transaction.send_offsets({examples: 20}, source.group_metadata())
     world.broker.groups.leave(world.config.group_id, source._name)
 
     world.send(20, first=20)
@@ -103,3 +105,37 @@ def test_offsets_of_a_killed_worker_are_not_waited_for() -> None:
     _turns(heir, until=_all_at(heir, 40))
     assert world.clock.monotonic_s() - killed_s < TRANSACTION_TIMEOUT_S / 2
     assert world.outputs() == _undisturbed(20, 20)
+
+
+class _Late(EmbeddedTransaction):
+    """A transaction before whose next record something happens."""
+
+    happens: Callable[[], object] | None = None
+
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Produce."""
+        if self.happens is not None:
+            happens, self.happens = self.happens, None
+            happens()
+        super().produce(partition, records, offsets)
+
+
+def test_a_worker_that_has_lost_a_task_commits_nothing_for_it() -> None:
+    """Its records came after the next owner had looked for open transactions: the group must refuse them."""
+    world = World()
+    world.send(20)
+    transaction = _Late(world.broker, world.config.transactional_id)
+    loses = _started(world.worker(transaction=transaction))
+    _turns(loses, until=_all_at(loses, 20))
+    owns = world.worker(_config(application={"instance": "owns"}), joins=True)
+
+    def lose() -> None:
+        world.broker.groups.leave(world.config.group_id, loses._ports.source._name)  # type: ignore[attr-defined]
+        _turns(_started(owns), until=_all_at(owns, 40))
+
+    transaction.happens = lose
+    world.send(20, first=20)
+    _turns(loses, owns, until=lambda: transaction.happens is None and _live([loses, owns], 40))
+    world.send(20, first=40)
+    _turns(loses, owns, until=lambda: _live([loses, owns], 60))
+    assert world.outputs() == _undisturbed(20, 20, 20)

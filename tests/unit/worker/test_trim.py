@@ -5,17 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_app.admin.models import Place, explain, rebuild
+from stream_app.admin.models import explain, rebuild
 from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import ArebaError, ErrorCode, StateError, TopicError, UnknownOutcomeError
 from stream_app.records import Commit
-from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
-from stream_app.worker import progress_trimmer
+from stream_app.worker.retention import progress_trimmer
 from stream_app.worker.worker import Worker
+from tests.support.changelog import snapshots_of
 from tests.support.damages.world import _processed
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
@@ -44,13 +44,6 @@ def _commits(world: World, number: int = 0) -> list[tuple[int, Commit]]:
     records, *_ = world.broker.read(place, low, high)
     found = zip(records.offsets.tolist(), map(codec.decode_one, filter(None, records.values)), strict=True)
     return [(offset, record) for offset, record in found if isinstance(record, Commit)]
-
-
-def _target(world: World, number: int = 0) -> RestoreTarget:
-    place = _place(world, "examples", number)
-    known = world.cluster.committed("app", [place])[place]
-    assert known is not None
-    return parse_metadata(known.metadata, "test")
 
 
 def _more(world: World, member: Worker, total: int) -> None:
@@ -99,8 +92,8 @@ def test_both_snapshots_can_still_be_used() -> None:
     before = _commits(world)
     _retain(world, COUNT, COUNT)
     _more(world, member, COUNT + 6)
-    oldest = min(snapshot.progress_offset for snapshot in _target(world).snapshots)
-    assert len(_target(world).snapshots) == 2
+    oldest = min(snapshot.progress_offset for snapshot in snapshots_of(world, 0))
+    assert len(snapshots_of(world, 0)) == 2
     assert 0 < _begin(world) <= oldest
     assert oldest in [offset for offset, _ in _commits(world)]
     _more(world, member, COUNT + 12)
@@ -109,7 +102,7 @@ def test_both_snapshots_can_still_be_used() -> None:
 
 
 class _Watching(EmbeddedCluster):
-    """A cluster that compares every deletion with what the group has committed at that moment."""
+    """A cluster that compares every deletion with the snapshots that progress names at that moment."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.broker)
@@ -119,7 +112,7 @@ class _Watching(EmbeddedCluster):
     def delete_records(self, partition: TopicPartition, before: int) -> int:
         """Delete."""
         self.deleted += 1
-        named = _target(self._world, partition.partition).snapshots
+        named = snapshots_of(self._world, partition.partition)
         assert before <= min(snapshot.progress_offset for snapshot in named)
         return super().delete_records(partition, before)
 
@@ -272,7 +265,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
     for end in (COUNT + 9, COUNT + 12):
         world.send(3, first=end - 3)
         _turns(rarely, until=_all_at(rarely, end))
-    newest = max(snapshot.progress_offset for snapshot in _target(world).snapshots)
+    newest = max(snapshot.progress_offset for snapshot in snapshots_of(world, 0))
     for number in range(PARTITIONS):
         world.cluster.delete_records(_place(world, "progress", number), newest + 1)
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
@@ -283,7 +276,7 @@ def test_a_model_is_rebuilt_from_a_snapshot() -> None:
     """`areba state` still works: it uses the snapshot's configuration."""
     world, member = _trimmed()
     expected = member.tasks[0].live.task.model_digests()
-    place = Place(world.config, world.cluster, world.clock)
+    place = world.place()
     assert rebuild(place, 0, None).task.model_digests() == expected
     end = member.tasks[0].offsets
     assert rebuild(place, 0, end).task.model_digests() == expected
@@ -293,7 +286,7 @@ def test_a_model_is_rebuilt_from_a_snapshot() -> None:
 def test_history_begins_somewhere() -> None:
     """For a point before it, the command says where it begins, and gives no other model."""
     world, _ = _trimmed()
-    place = Place(world.config, world.cluster, world.clock)
+    place = world.place()
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
         rebuild(place, 0, (10, 10))
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
@@ -306,7 +299,7 @@ def test_history_begins_somewhere() -> None:
 def test_verify_begins_at_the_oldest_snapshot() -> None:
     """It names the share that it covered, and finds nothing wrong in it."""
     world, _ = _trimmed()
-    snapshots = _target(world).snapshots
+    snapshots = snapshots_of(world, 0)
     report = verify(world.cluster, world.config, rerun=True)
     assert (report.findings, report.is_partial) == ((), True)
     oldest = min(snapshot.progress_offset for snapshot in snapshots)

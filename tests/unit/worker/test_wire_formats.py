@@ -43,8 +43,7 @@ def _world() -> World:
 def _bodies(outputs: Mapping[tuple[str, int], Sequence[tuple[Any, ...]]], header_bytes: int) -> dict[Any, Any]:
     """Return the outputs without the headers of their values."""
     return {
-        place: [(key, value[header_bytes:], time_ms, headers) for key, value, time_ms, headers in rows]
-        for place, rows in outputs.items()
+        place: [(key, value[header_bytes:], headers) for key, value, headers in rows] for place, rows in outputs.items()
     }
 
 
@@ -62,7 +61,7 @@ def test_the_formats_give_equal_results() -> None:
     assert models == same_models
     predictions = [value for _, value, _, _ in confluent.rows("predictions", 0)]
     assert len(predictions) == 30
-    assert {value[:5] for value in predictions} == {b"\x00" + SCHEMA_IDS["prediction.v2"][0].to_bytes(4, "big")}
+    assert {value[:5] for value in predictions} == {b"\x00" + SCHEMA_IDS["prediction.v1"][0].to_bytes(4, "big")}
     for world in (single, confluent):
         assert verify(world.cluster, world.config).ok
 

@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.admin.recent_outputs import WINDOW_MS
+from stream_app.admin.problems import ProblemCode
+from stream_app.admin.recent.tails import WINDOW_MS
 from stream_app.backends.partitioner import Placement, partition_of
-from stream_app.config import LearnerSettings, LimitSettings, StreamSettings, TaskSettings
+from stream_app.config import LearnerSettings, LimitSettings, StreamSettings
 from stream_app.pipeline.outputs import DeadCount, Outputs
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.recovery.buffers import NO_RECORDS
 from stream_app.serialization import codec
-from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.pages.health import HealthObserver
 from stream_app.worker.pages.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
+from tests.support.tasks import settings_of_task
 from tests.support.world import World, _all_at, _config, _reaches, _started, _turns
 
 TIME_MS = 1_700_000_000_000
@@ -32,14 +33,14 @@ ANY = {"unknown_streams": "model"}
 def _task(**settings: object) -> Task:
     stream = StreamSettings(champion="areba", learners={"areba": LearnerSettings(method="areba", budget=4)})
     known = {"streams": {"s": stream}, "default_stream": stream, **settings}
-    return Task(0, TaskSettings(application_id="t", **known), ("examples", "labels"))  # type: ignore[arg-type]
+    return Task(0, settings_of_task(**known), ("examples", "labels"))
 
 
 def _raw(records: Sequence[Example | Label | Mark], key: object = ..., first: int = 0) -> RawRecords:
     """Return records in offset order, a millisecond apart, with `key` or, by default, the key of their stream."""
     offsets = np.arange(first, first + len(records), dtype=np.int64)
     keys = [record.stream.encode() if key is ... else key for record in records]
-    return RawRecords.of(offsets, offsets + TIME_MS, keys, [codec.encode(record) for record in records])  # type: ignore[arg-type]
+    return RawRecords.of(offsets, offsets + TIME_MS, keys, [codec.encode_unchecked(record) for record in records])  # type: ignore[arg-type]
 
 
 def _reasons(outputs: Outputs) -> list[str]:
@@ -60,7 +61,7 @@ def test_a_key_that_is_not_the_stream(key: bytes | None) -> None:
     assert not len(outputs.topics["predictions"])
     assert task.stream_names == (), "a record with a wrong key opens no stream"
     assert list(outputs.topics["dead-letters"].keys) == [key] * 3
-    assert not any(side.any() for side in outputs.unreadable)
+    assert [side.malformed.tolist() for side in outputs.judged] == [[True, True], [True]]
     again = task.step(_raw([Example("s", "x0", [1.0])]), NO_RECORDS)
     assert len(again.topics["predictions"]) == 1
 
@@ -82,23 +83,42 @@ def test_one_wrong_key_among_right_ones() -> None:
 # The breaker ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_within_a_stream_stops_no_task() -> None:
-    """One producer with a wrong dimension stopped all streams of its task; a dead letter is enough, and is counted."""
-    world = World(_config(breaker={"in_a_row": 3, "share": 0.1, "share_after_records": 10}))
+@pytest.mark.parametrize("kind", ["dimension", "nan", "long id", "key", "schema", "time"])
+def test_each_kind_of_malformed_record_counts_for_its_stream(kind: str) -> None:
+    """A deployment that sends one feature more makes a dead letter of every record; somebody must be called."""
+    sound = Example("s0", "a", [1.0])
+    key, time_ms, value = {
+        "dimension": (b"s0", 100, codec.encode(Example("s0", "a", [1.0, 2.0]))),
+        "nan": (b"s0", 100, codec.encode_unchecked(Example("s0", "a", [float("nan")]))),
+        "long id": (b"s0", 100, codec.encode_unchecked(Example("s0", "x" * 65, [1.0]))),
+        "key": (b"elsewhere", 100, codec.encode(sound)),
+        "schema": (b"s0", 100, b"{}"),
+        "time": (b"s0", 0, codec.encode(sound)),
+    }[kind]
+    world = World(_config(breaker={"in_a_row": 3}))
     member = _started(world.worker())
     world.send(2)
-    for number in range(40):
-        for value in (
-            codec.encode(Example("s0", f"w{number}", [1.0, 2.0])),
-            codec.encode(Example("s0", f"n{number}", [float("nan")])),
-            codec.encode(Example("s0", "x" * 65, [1.0])),
-        ):
-            world.put("examples", 0, b"s0", value, 100)
-        world.put("examples", 0, b"elsewhere", codec.encode(Example("s0", f"k{number}", [1.0])), 100)
-        world.put("labels", 0, b"s0", codec.encode(Label("s0", f"w{number}", 7)), 100)
-    _turns(member, until=lambda: any(task.offsets == (162, 42) for task in member.tasks))
-    assert member.tasks[0].state is TaskState.LIVE
-    assert len(world.rows("dead-letters", 0)) == 200
+    for _ in range(3):
+        world.put("examples", 0, key, value, time_ms)
+    _turns(member, until=lambda: any(task.offsets == (5, 2) for task in member.tasks))
+    world.send(1, first=20)
+    _turns(member, until=lambda: any(task.offsets == (6, 3) for task in member.tasks))
+    assert member.tasks[0].live.task.stopped == {"s0": "3 malformed examples in a row (limit 3)"}
+    assert not member.tasks[1].live.task.stopped
+
+
+def test_what_the_stream_decides_is_not_malformed() -> None:
+    """Late, repeated and contradictory records are ordinary, and say nothing about the producer's format."""
+    world = World(_config(breaker={"in_a_row": 3}))
+    member = _started(world.worker())
+    world.send(2)
+    for number in range(6):
+        world.put("examples", 0, b"s0", codec.encode(Example("s0", "0", [float(number + 5)])), 100)
+        world.put("labels", 0, b"s0", codec.encode(Label("s0", "0", 1)), 100)
+    _turns(member, until=lambda: any(task.offsets == (8, 8) for task in member.tasks))
+    world.send(1, first=20)
+    _turns(member, until=lambda: any(task.offsets == (9, 9) for task in member.tasks))
+    assert not member.tasks[0].live.task.stopped
 
 
 def test_a_limit_that_was_lowered_is_read_again() -> None:
@@ -122,8 +142,10 @@ def test_sound_labels_do_not_hide_unreadable_examples() -> None:
     for number in range(3):
         world.put("examples", 0, b"s0", b'{"json": 1}', 10 * number + 1)
         world.put("labels", 0, b"s0", codec.encode(Label("s0", str(number), 1)), 10 * number + 5)
-    _turns(member, until=lambda: any(task.state is TaskState.TRIPPED for task in member.tasks))
-    assert member.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
+    _turns(member, until=lambda: any(task.offsets == (3, 3) for task in member.tasks))
+    world.send(1, first=20)
+    _turns(member, until=lambda: any(task.offsets == (4, 4) for task in member.tasks))
+    assert member.tasks[0].live.task.stopped == {"s0": "3 malformed examples in a row (limit 3)"}
 
 
 def test_dead_letters_are_counted() -> None:
@@ -245,13 +267,14 @@ def test_a_stream_in_two_partitions_is_found() -> None:
     world, member, _ = _split_world()
     stream = _elsewhere(1)
     found = inspect(world.cluster, world.config)
-    assert (found.ok, found.split_streams()) == (False, {stream: [0, 1]})
+    assert (found.ok, found.input_tails.split()) == (False, {stream: [0, 1]})
     assert all(view.ok for view in found.tasks)
-    [line] = found.problems()
-    assert "partitioner=murmur2_random" in line
-    assert inspect(world.cluster, world.config, [1]).ok, "one task alone cannot tell"
+    [problem] = found.problems()
+    assert (problem.code, problem.stream) == (ProblemCode.SPLIT_STREAM, stream)
+    assert "partitioner=murmur2_random" in problem.text
+    assert inspect(world.cluster, world.config, [1]).ok, "the partition of its key"
     report = verify(world.cluster, world.config)
-    assert [(finding.code, finding.text) for finding in report.findings] == [(Code.SPLIT_STREAM, line)]
+    assert [finding.code for finding in report.findings] == [Code.SPLIT_STREAM]
 
     value = codec.encode(Example(stream, "later", [1.0]))
     world.put("examples", 1, stream.encode(), value, 30 + WINDOW_MS)

@@ -88,9 +88,13 @@ class Client:
         if code != FATAL:
             self.keeping_errors(lambda: self._callbacks.error(KafkaError(code, text)))
             return
+        self._raised = KafkaException(self.fatal_error())
+
+    def fatal_error(self) -> KafkaError | None:
+        """Return the error after which the client does nothing any more; None without such an error."""
         room = ctypes.create_string_buffer(TEXT_BYTES)
         code = self.lib.fatal_error(self.handle, room, TEXT_BYTES)
-        self._raised = KafkaException(KafkaError(code, room.value.decode(errors="replace"), fatal=True))
+        return KafkaError(code, room.value.decode(errors="replace"), fatal=True) if code else None
 
     def _on_log(self, _: int, level: int, facility: bytes | None, text: bytes | None) -> None:
         line = (text or b"").decode(errors="replace")

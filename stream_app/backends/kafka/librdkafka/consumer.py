@@ -1,14 +1,16 @@
 """A consumer that returns the records of a batch in columns."""
 
 import ctypes
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.librdkafka.client import Callbacks, Client, milliseconds
+from stream_app.backends.kafka.librdkafka.group_metadata import encoded
 from stream_app.backends.kafka.librdkafka.library import CONSUMER, REBALANCE_CALLBACK
 from stream_app.backends.kafka.librdkafka.messages import Fetch, FetchError, MessageReader
 from stream_app.backends.kafka.librdkafka.partitions import elements_of, partition_list
@@ -17,6 +19,12 @@ ASSIGN = int(KafkaError._ASSIGN_PARTITIONS)  # noqa: SLF001
 
 SEEK_TIMEOUT_S = 5.0
 """Longest wait for the threads that fetch; they answer without a request to a broker."""
+
+LEAVE_S = 1.0
+"""Longest wait until a member that leaves its group has given up its partitions."""
+
+FINAL_RECORDS = 1_000
+"""Messages that are discarded at once meanwhile."""
 
 SIGNALS_S = 0.2
 """Longest wait within librdkafka, so that Python can handle a signal."""
@@ -100,7 +108,6 @@ class ColumnConsumer:
         If nothing has come, wait for at most `timeout_s` for the first message, and return what came with it.
 
         Raises:
-            KafkaException: The client reports a fatal error.
             RuntimeError: The client is closed.
         """
         self._client.require_open()
@@ -119,10 +126,8 @@ class ColumnConsumer:
         taken = self._lib.consume_batch_queue(self._queue, milliseconds(timeout_s), messages.ctypes.data, count)
         return messages[: max(0, taken)]
 
-    def committed(
-        self, partitions: Sequence[TopicPartition], timeout_s: float
-    ) -> dict[TopicPartition, Committed | None]:
-        """Return the group's committed offsets with their metadata.
+    def committed(self, partitions: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int | None]:
+        """Return the group's committed offsets; None: never committed.
 
         Raises:
             KafkaException: The request failed, or the answer for a partition is an error.
@@ -133,7 +138,11 @@ class ColumnConsumer:
         for element in found:
             if element.code:
                 raise KafkaException(KafkaError(element.code, f"committed offset of {element.partition.topic}"))
-        return {e.partition: Committed(e.offset, e.metadata) if e.offset >= 0 else None for e in found}
+        return {e.partition: e.offset if e.offset >= 0 else None for e in found}
+
+    def fatal_error(self) -> KafkaError | None:
+        """Return the error after which the client does nothing any more; None without such an error."""
+        return self._client.fatal_error()
 
     def known_end(self, partition: TopicPartition) -> int:
         """Return the end of a partition as its last fetch saw it; below 0: unknown."""
@@ -146,26 +155,32 @@ class ColumnConsumer:
     def group_metadata(self) -> bytes:
         """Return generation and member id, as librdkafka encodes them; empty: not a member of a group."""
         metadata = self._lib.consumer_group_metadata(self._client.handle)
-        if not metadata:
-            return b""
-        buffer, size = ctypes.c_void_p(), ctypes.c_size_t()
-        try:
-            references = ctypes.byref(buffer), ctypes.byref(size)
-            self._lib.raise_error(self._lib.consumer_group_metadata_write(metadata, *references))
-            encoded = ctypes.string_at(buffer, size.value)
-            self._lib.mem_free(None, buffer)
-        finally:
-            self._lib.consumer_group_metadata_destroy(metadata)
-        return encoded
+        return encoded(self._lib, metadata) if metadata else b""
 
     def reaches_broker(self, timeout_s: float) -> bool:
         """Say whether a broker answers within this time."""
         return self._client.reaches_broker(timeout_s)
 
+    def _leave(self) -> None:
+        """Leave the group now: a static member that only closes stays in it until its session times out."""
+        if self._lib.unsubscribe(self._client.handle):
+            return  # a client that has ended is no member any more
+        until_s = time.monotonic() + LEAVE_S
+        while self._has_member_id() and time.monotonic() < until_s:  # librdkafka forgets it when it sends the request
+            self._reader.read(self._take(FINAL_RECORDS, 0.01))
+
+    def _has_member_id(self) -> bool:
+        text = self._lib.memberid(self._client.handle)
+        found = bool(text) and bool(ctypes.string_at(text))
+        if text:
+            self._lib.mem_free(None, text)
+        return found
+
     def close(self) -> None:
         """Leave the group, which calls `on_revoke`, and release the client; do nothing if that was done."""
         if self._client.is_destroyed:
             return
+        self._leave()
         self._lib.consumer_close(self._client.handle)
         self._lib.queue_destroy(self._queue)
         self._client.destroy()

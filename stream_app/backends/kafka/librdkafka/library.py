@@ -85,6 +85,8 @@ _FUNCTIONS = MappingProxyType(
         # Consumers
         "poll_set_consumer": (c_int, [c_void_p]),
         "subscribe": (c_int, [c_void_p, _PARTITIONS]),
+        "unsubscribe": (c_int, [c_void_p]),
+        "memberid": (c_void_p, [c_void_p]),
         "assign": (c_int, [c_void_p, _PARTITIONS]),
         "pause_partitions": (c_int, [c_void_p, _PARTITIONS]),
         "resume_partitions": (c_int, [c_void_p, _PARTITIONS]),
@@ -102,10 +104,10 @@ _FUNCTIONS = MappingProxyType(
         "header_get_all": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
         "topic_name": (c_char_p, [c_void_p]),
         "consumer_group_metadata": (c_void_p, [c_void_p]),
+        "consumer_group_metadata_new_with_genid": (c_void_p, [c_char_p, c_int32, c_char_p, c_char_p]),
         "consumer_group_metadata_destroy": (None, [c_void_p]),
         "consumer_group_metadata_write": (c_void_p, [c_void_p, POINTER(c_void_p), POINTER(c_size_t)]),
         "consumer_group_metadata_read": (c_void_p, [POINTER(c_void_p), c_char_p, c_size_t]),
-        "mem_malloc": (c_void_p, [c_void_p, c_size_t]),
         "mem_free": (None, [c_void_p, c_void_p]),
         # Transactional producers
         "topic_new": (c_void_p, [c_void_p, c_char_p, c_void_p]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.librdkafka.library import Library
@@ -26,6 +26,7 @@ CODE, PARTITION = 0, 4
 
 END_OF_PARTITION = int(KafkaError._PARTITION_EOF)  # noqa: SLF001
 CREATE_TIME = int(TIMESTAMP_CREATE_TIME)
+LOG_APPEND_TIME = int(TIMESTAMP_LOG_APPEND_TIME)
 
 G_TOPIC, G_PARTITION, G_RECORDS, G_VALUES, G_KEYS, G_END, G_HEADERS, G_NAMES, G_CONTENTS = range(9)
 """Columns of a table of groups: the topic's handle, the partition, the number of records, the bytes of values and
@@ -167,7 +168,11 @@ def _fill(messages: Longs, rows: Longs, survey: _Survey, out: _Filled, functions
         message = longs_at(address)
         out.offsets[row] = message[OFFSET]
         timestamp = call_with_two(functions.timestamp, address, words)
-        out.timestamps[row] = timestamp if integers_at(words)[0] == CREATE_TIME else -1
+        kind = integers_at(words)[0]
+        if kind == CREATE_TIME:
+            out.timestamps[row] = max(timestamp, -1)
+        else:
+            out.timestamps[row] = -timestamp if kind == LOG_APPEND_TIME else -1
         key_end = _copy_cell(out.keys, row, key_end, message[KEY], message[KEY_LENGTH])
         value_end = _copy_cell(out.values, row, value_end, message[VALUE], message[VALUE_LENGTH])
         if survey.header_counts[rows[row]] == 0:

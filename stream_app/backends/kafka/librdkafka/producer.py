@@ -6,7 +6,7 @@ from functools import cache
 
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.librdkafka.client import Callbacks, Client, milliseconds
 from stream_app.backends.kafka.librdkafka.library import PRODUCER, Library
 from stream_app.backends.kafka.librdkafka.partitions import partition_list
@@ -102,8 +102,8 @@ class ColumnProducer:
         """See `rd_kafka_begin_transaction`."""
         self._lib.raise_error(self._lib.begin_transaction(self._client.handle))
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: bytes, timeout_s: float) -> None:
-        """See `rd_kafka_send_offsets_to_transaction`; `group` is from `ColumnConsumer.group_metadata`."""
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: bytes, timeout_s: float) -> None:
+        """See `rd_kafka_send_offsets_to_transaction`; `group` is from the module `group_metadata`."""
         metadata = ctypes.c_void_p()
         self._lib.raise_error(self._lib.consumer_group_metadata_read(ctypes.byref(metadata), group, len(group)))
         try:

@@ -2,13 +2,14 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-import schemas
-from stream_app import events
+from stream_app import events, schemas
 from stream_app.backends.base import Clock
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.registry.bounded import BoundedClient, NoAnswerError, bound_answers
 from stream_app.config import Topics
 from stream_app.errors import ConfigurationError
 from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
@@ -18,19 +19,19 @@ from stream_app.serialization.wire_format import name_of, schema_in
 LOG = logging.getLogger("areba.registry")
 
 REQUEST_TIMEOUT_S = 1.0
-"""Longest wait for one answer: the worker's loop stands still meanwhile."""
+"""Longest wait for one answer, with all of its bytes; `serialization.schema_registry.timeout` replaces it."""
 
-LOOKUP_S = 2.0
-"""After so long, a lookup of several ids ends and continues in the next round."""
+SUBJECTS_S = 10.0
+"""Longest time for all requests about the subjects, before a worker or a tool begins."""
 
 RETRY_S = 5.0
 """Time between two attempts while the registry gives no answer."""
 
-REFUSED_S = 60.0
-"""Time for which an id counts as unknown: then the registry is asked again, as the schema may be registered now."""
+ANSWER_S = 60.0
+"""Time for which an answer counts: then the registry is asked again, as an unknown schema may be registered now."""
 
-MAX_REFUSED = 10_000
-"""Unknown ids that are remembered."""
+MAX_ANSWERS = 10_000
+"""Ids whose answers are remembered."""
 
 MAX_VERSIONS = 100
 """Versions of a subject that are read, the newest: each takes a request."""
@@ -49,18 +50,37 @@ def topics_of(topics: Topics) -> Mapping[type[Record], str]:
     }
 
 
+class _Answer(NamedTuple):
+    """The name of an id's schema, None if it is not one of ours, and until when this counts."""
+
+    name: str | None
+    until_s: float
+
+
+def _start_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="areba-registry-lookup", daemon=True).start()
+
+
 class SchemaRegistry:
     """A schema registry.
 
     Args:
         client: A `SchemaRegistryClient` of confluent-kafka, or its mock.
         clock: A monotonic clock.
+        start: Starts work that `names_of` must not wait for.
     """
 
-    def __init__(self, client: Any, clock: Clock) -> None:  # noqa: ANN401  (the client has no types)
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401  (the client has no types)
+        clock: Clock,
+        start: Callable[[Callable[[], None]], None] = _start_thread,
+    ) -> None:
         self._client = client
         self._clock = clock
-        self._refused: dict[int, float] = {}  # by id, when to ask again
+        self._start = start
+        self._answers: dict[int, _Answer] = {}  # written by the thread that asks
+        self._is_asking = False
         self._retry_s = -math.inf
 
     def schema_ids(
@@ -78,14 +98,16 @@ class SchemaRegistry:
             ConfigurationError: The registry gives no answer, or refuses.
         """
         found: dict[str, list[int]] = {}
+        until_s = self._clock.monotonic_s() + SUBJECTS_S
         marks: str = written[Mark].parsed["name"]
         for record, subject in {**{one: f"{name}-value" for one, name in topics.items()}, Mark: marks}.items():
             schema = written[record]
             try:
+                self._check_time(until_s)
                 own = self._schema_id(subject, schema, registers=registers)
                 if own is not None:
                     found[name_of(schema)] = [own]
-                for schema_id, other in sorted(self._versions(subject)):
+                for schema_id, other in sorted(self._versions(subject, until_s)):
                     if schema_id not in found.setdefault(other, []):
                         found[other].append(schema_id)
             except Exception as error:  # the client also raises what its HTTP library raises
@@ -95,31 +117,45 @@ class SchemaRegistry:
         return {name: tuple(ids) for name, ids in found.items()}
 
     def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of the application's schemas by id; None while the registry does not answer."""
-        begun_s = self._clock.monotonic_s()
-        if begun_s < self._retry_s:
-            return None
-        found: dict[int, str] = {}
-        for schema_id in schema_ids:
-            now_s = self._clock.monotonic_s()
-            if self._refused.get(schema_id, -math.inf) > now_s:
-                continue
-            if now_s - begun_s > LOOKUP_S:
-                return None
-            try:
-                name = self._name(schema_id)
-            except Exception as error:  # noqa: BLE001  (the client also raises what its HTTP library raises)
-                self._retry_s = now_s + RETRY_S
-                events.log(events.REGISTRY_AWAITED, LOG, schema_id=schema_id, problem=_problem(error))
-                return None
-            if name is None:
-                if len(self._refused) >= MAX_REFUSED:
-                    self._refused.clear()
-                self._refused[schema_id] = now_s + REFUSED_S
-            else:
-                found[schema_id] = name
-                events.log(events.SCHEMA_ACCEPTED, LOG, schema_id=schema_id, schema=name)
+        """Return the names of the application's schemas by id, without waiting; None: there is no answer yet.
+
+        The registry is asked in another thread, and the answer is there in a later call.
+        """
+        found = self._known(schema_ids)
+        if found is None and not self._is_asking and self._clock.monotonic_s() >= self._retry_s:
+            self._is_asking = True
+            self._start(lambda: self._ask(schema_ids))
+            found = self._known(schema_ids)
         return found
+
+    def _known(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
+        """Return the names of these ids if the registry has answered for each of them; an answer counts for a while."""
+        now_s = self._clock.monotonic_s()
+        answers = [self._answers.get(schema_id) for schema_id in schema_ids]
+        if any(answer is None or answer.until_s <= now_s for answer in answers):
+            return None
+        named = zip(schema_ids, answers, strict=True)
+        return {schema_id: answer.name for schema_id, answer in named if answer is not None and answer.name is not None}
+
+    def _ask(self, schema_ids: Sequence[int]) -> None:
+        """Ask for the ids that are not known, one after the other, until the registry gives no answer."""
+        try:
+            for schema_id in schema_ids:
+                if self._known([schema_id]) is not None:
+                    continue
+                try:
+                    name = self._name(schema_id)
+                except Exception as error:  # noqa: BLE001  (the client also raises what its HTTP library raises)
+                    self._retry_s = self._clock.monotonic_s() + RETRY_S
+                    events.log(events.REGISTRY_AWAITED, LOG, schema_id=schema_id, problem=_problem(error))
+                    return
+                if len(self._answers) >= MAX_ANSWERS:
+                    self._answers = {}
+                self._answers[schema_id] = _Answer(name, self._clock.monotonic_s() + ANSWER_S)
+                if name is not None:
+                    events.log(events.SCHEMA_ACCEPTED, LOG, schema_id=schema_id, schema=name)
+        finally:
+            self._is_asking = False
 
     def _schema_id(self, subject: str, schema: Schema, *, registers: bool) -> int | None:
         """Return the id of a schema in a subject; register the schema if asked to; None if it has no id."""
@@ -135,7 +171,11 @@ class SchemaRegistry:
             found = self._client.register_schema(subject, text) if registers else -1
         return found if found >= 0 else None
 
-    def _versions(self, subject: str) -> list[tuple[int, str]]:
+    def _check_time(self, until_s: float) -> None:
+        if self._clock.monotonic_s() > until_s:
+            raise NoAnswerError(f"not all answers came within {SUBJECTS_S:g} s")
+
+    def _versions(self, subject: str, until_s: float) -> list[tuple[int, str]]:
         """Return the id and the name of each version of a subject that is one of our schemas, newest first."""
         try:
             versions = sorted(self._client.get_versions(subject))
@@ -143,7 +183,10 @@ class SchemaRegistry:
             if _is_missing(error):
                 return []
             raise
-        registered = [self._client.get_version(subject, version) for version in reversed(versions[-MAX_VERSIONS:])]
+        registered = []
+        for version in reversed(versions[-MAX_VERSIONS:]):
+            self._check_time(until_s)
+            registered.append(self._client.get_version(subject, version))
         named = [(one.schema_id, _name_in(one.schema)) for one in registered]
         return [(schema_id, name) for schema_id, name in named if name is not None]
 
@@ -169,11 +212,15 @@ def open_registry(settings: Mapping[str, str]) -> SchemaRegistry:
             f"serialization.wire_format: confluent needs the package {error.name}; install the extra `registry`: "
             "pip install 'areba[registry]'"
         ) from error
+    timeout_s = float(settings.get("timeout", REQUEST_TIMEOUT_S))
     try:
-        client = SchemaRegistryClient.new_client({**settings, "timeout": REQUEST_TIMEOUT_S, "max.retries": 0})
+        client = SchemaRegistryClient.new_client({**settings, "timeout": timeout_s, "max.retries": 0})
     except Exception as error:
         raise ConfigurationError(f"serialization.schema_registry: {_problem(error)}") from error
-    return SchemaRegistry(client, SystemClock())
+    rest = getattr(client, "_rest_client", None)
+    if rest is not None:  # the mock has none
+        bound_answers(rest.session, timeout_s)
+    return SchemaRegistry(BoundedClient(client, timeout_s), SystemClock())
 
 
 def _name_in(text: Any) -> str | None:  # noqa: ANN401  (the client has no types)

@@ -1,0 +1,255 @@
+"""`areba promote`, `areba resume` and `areba erase`: write a mark among the examples of a stream.
+
+From a `promote` mark on, a challenger is the champion. From a `resume` mark on, a stopped stream continues. At an
+`erase` mark, the task forgets the examples that the mark names. A mark is
+an input record like any other, so it takes effect at one position in the order of records, and at the same position
+whenever the stream is processed again. This takes two things:
+
+    partition   the mark is written to the partition of the stream's own records, which their key decides; in another
+                partition it would change another model
+    timestamp   the mark has the timestamp of the record before it, not the current time. Examples and labels are merged
+                by their timestamps: a mark with the current time among examples of last year would let a year of
+                labels pass before the next example. A mark that is not newer than the next records cannot delay them.
+                (A record with timestamp 0 would be a dead letter.)
+
+A mark does not advance stream time, so an old timestamp expires nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from stream_app.admin.progress.reading import last_commit, progress_tail
+from stream_app.backends.base import Clock, Cluster, Sender, TopicPartition
+from stream_app.backends.partition_count import partitions_of
+from stream_app.backends.partitioner import partition_of
+from stream_app.config import Config, or_nearest
+from stream_app.errors import ConfigurationError, ErrorCode, StateError, UnknownOutcomeError
+from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Mark, MarkKind
+from stream_app.serialization import codec
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, digest_of
+from stream_app.serialization.wire_format import format_of
+
+FIRST_LOOK_RECORDS = 100
+"""Offsets at the end that are read first to find the last record; control records of transactions use offsets, too."""
+
+POLL_RECORDS = 10_000
+
+MAX_DIGESTS = 4_000
+"""Digests of one mark, 256 kB: a task hashes all ids that it keeps once for each mark."""
+
+MARK_BYTES = 40
+"""The most bytes of an `erase` mark, besides the stream and the digests."""
+
+READ_TIMEOUT_S = 30.0
+"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
+
+
+class Resumed(NamedTuple):
+    """A `resume` mark: the partition and its offset there, and why the breaker had stopped the stream."""
+
+    place: TopicPartition
+    offset: int
+    reason: str
+
+
+def promote(
+    config: Config,
+    cluster: Cluster,
+    sender: Sender,
+    clock: Clock,
+    stream: str,
+    learner: str,
+    partition: int | None = None,
+) -> tuple[TopicPartition, int]:
+    """Write the mark that makes a learner the champion of a stream.
+
+    Args:
+        config: The application's configuration.
+        cluster: Where the topics are; they were checked before.
+        sender: Writes the mark; has not written to this partition before.
+        clock: Gives the time of the mark if the partition has no record with a timestamp.
+        stream: Name of the stream.
+        learner: Name of the new champion.
+        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
+
+    Returns:
+        The partition and the offset of the mark.
+
+    Raises:
+        ConfigurationError: There is no such stream, learner or partition, or the partition never had a record.
+        UnknownOutcomeError: The broker did not answer in time.
+        DeliveryError: The broker did not accept the mark.
+    """
+    _check_names(config, stream, learner)
+    place = _place(config, cluster, stream, partition)
+    time_ms = _time_ms(cluster, clock, place, stream)
+    _send(config, sender, place, Mark(stream, MarkKind.PROMOTE, learner=learner), time_ms)
+    return place, _written(sender, place)[0]
+
+
+def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, stream: str) -> Sequence[Resumed]:
+    """Write the mark that lets a stopped stream continue, in each partition in which the breaker stopped the stream.
+
+    Args:
+        config: The application's configuration.
+        cluster: Where the topics are; they were checked before.
+        sender: Writes the marks; has not written to these partitions before.
+        clock: Gives the time of a mark if the partition has no record with a timestamp.
+        stream: Name of the stream.
+
+    Raises:
+        StateError: The breaker has not stopped the stream, or progress cannot be read.
+        UnknownOutcomeError: The broker did not answer in time.
+        DeliveryError: The broker did not accept a mark.
+    """
+    reasons: dict[int, str] = {}
+    for task in range(partitions_of(cluster, config.topics)):
+        last = last_commit(progress_tail(cluster, TopicPartition(config.topics.progress, task)))
+        if last is not None and stream in last.stops:
+            reasons[task] = last.stops[stream]
+        elif last is not None and last.stopped_streams > len(last.stops):
+            reasons[task] = "more streams are stopped than the commit record names"
+    if not reasons:
+        raise StateError(
+            f"stream {stream!r}: the breaker has not stopped it, so there is nothing to resume",
+            ErrorCode.STREAM_NOT_STOPPED,
+        )
+    found = []
+    for task, reason in reasons.items():
+        place = TopicPartition(config.topics.examples, task)
+        time_ms = _time_ms(cluster, clock, place, stream)
+        _send(config, sender, place, Mark(stream, MarkKind.RESUME), time_ms)
+        found.append(Resumed(place, _written(sender, place)[0], reason))
+    return found
+
+
+def erase(
+    config: Config,
+    cluster: Cluster,
+    sender: Sender,
+    clock: Clock,
+    stream: str,
+    ids: Iterable[str],
+    partition: int | None = None,
+) -> tuple[TopicPartition, range]:
+    """Write the marks that let a task forget examples; each mark has up to `MAX_DIGESTS` digests of ids.
+
+    Args:
+        config: The application's configuration.
+        cluster: Where the topics are; they were checked before.
+        sender: Writes the marks; has not written to this partition before.
+        clock: Gives the time of the marks if the partition has no record with a timestamp.
+        stream: Name of the stream.
+        ids: Ids of the examples.
+        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
+
+    Returns:
+        The partition, and the offsets of the marks, with those of other records between them.
+
+    Raises:
+        ConfigurationError: There is no such stream or partition, the partition never had a record, an id is empty or
+            too long, there are no ids, or `limits.max_record_bytes` is too small for a mark.
+        StateError: The breaker has stopped the stream, so the marks would become dead letters.
+        UnknownOutcomeError: The broker did not answer in time.
+        DeliveryError: The broker did not accept the marks.
+    """
+    _check_stream(config, stream)
+    digests = [_digest_of(stream, id_) for id_ in dict.fromkeys(ids)]
+    room = config.limits.max_record_bytes - len(stream.encode()) - MARK_BYTES
+    at_once = min(MAX_DIGESTS, room // DIGEST_CHARACTERS)
+    if not digests or at_once < 1:
+        problem = "there are no ids" if not digests else "limits.max_record_bytes is too small for an erase mark"
+        raise ConfigurationError(f"erase: {problem}")
+    place = _place(config, cluster, stream, partition)
+    last = last_commit(progress_tail(cluster, place._replace(topic=config.topics.progress)))
+    if last is not None and stream in last.stops:
+        text = f"stream {stream!r}: the breaker has stopped it: {last.stops[stream]}; resume it first"
+        raise StateError(text, ErrorCode.STREAM_STOPPED)
+    time_ms = _time_ms(cluster, clock, place, stream)
+    parts = ["".join(digests[begin : begin + at_once]) for begin in range(0, len(digests), at_once)]
+    marks = [Mark(stream, MarkKind.ERASE, digests=part) for part in parts]
+    for mark in marks:
+        _send(config, sender, place, mark, time_ms)
+    return place, _written(sender, place)
+
+
+def _digest_of(stream: str, id_: str) -> str:
+    if not 1 <= len(id_.encode()) <= MAX_ID_BYTES:
+        raise ConfigurationError(f"erase: an id has 1 to {MAX_ID_BYTES} bytes, not {len(id_.encode())}")
+    return digest_of(stream, id_)
+
+
+def _send(config: Config, sender: Sender, place: TopicPartition, mark: Mark, time_ms: int) -> None:
+    """Write a mark."""
+    value = codec.encode(mark, format_of(config.serialization))
+    sender.send(place.topic, mark.stream.encode(), value, time_ms, partition=place.partition)
+
+
+def _written(sender: Sender, place: TopicPartition) -> range:
+    """Return the offsets from the first mark that was written to the last."""
+    written = sender.flush(READ_TIMEOUT_S)[place]
+    return range(written.low, written.high)
+
+
+def _check_stream(config: Config, stream: str) -> None:
+    if config.unknown_streams != "model" and stream not in config.streams:
+        known = or_nearest(stream, config.streams)
+        raise ConfigurationError(f"streams: there is no stream {stream!r}{known}, and unknown_streams is dead-letter")
+    if not 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:
+        raise ConfigurationError(f"stream: a name has 1 to {MAX_STREAM_BYTES} bytes, not {len(stream.encode())}")
+
+
+def _check_names(config: Config, stream: str, learner: str) -> None:
+    _check_stream(config, stream)
+    if learner not in config.learners:
+        raise ConfigurationError(f"learners: there is no learner {learner!r}{or_nearest(learner, config.learners)}")
+
+
+def _place(config: Config, cluster: Cluster, stream: str, partition: int | None) -> TopicPartition:
+    topic = config.topics.examples
+    partitions = partitions_of(cluster, config.topics)
+    if partition is None:
+        return TopicPartition(topic, partition_of(stream.encode(), partitions))
+    if partition >= partitions:
+        raise ConfigurationError(f"the application has {partitions} partitions: there is no partition {partition}")
+    return TopicPartition(topic, partition)
+
+
+def _time_ms(cluster: Cluster, clock: Clock, place: TopicPartition, stream: str) -> int:
+    """Return the last timestamp in a partition, or the current time if that is earlier or all records were deleted."""
+    low, high = cluster.watermarks(place)
+    if not high:
+        raise ConfigurationError(
+            f"{place.topic}[{place.partition}] has never had a record: to start with another champion, set "
+            f"streams.{stream}.champion; if the records of {stream} are in another partition, name this partition"
+        )
+    now_ms, look = clock.now_ms(), FIRST_LOOK_RECORDS
+    while True:
+        start = max(low, high - look)
+        last_ms = _last_ms(cluster, place, start)
+        if last_ms is not None:
+            return min(last_ms, now_ms)
+        if start == low:
+            return now_ms
+        look *= 10
+
+
+def _last_ms(cluster: Cluster, place: TopicPartition, start: int) -> int | None:
+    """Return the last timestamp from an offset on; None if no record there has a timestamp."""
+    reader = cluster.reader(place)
+    last_ms: int | None = None
+    try:
+        reader.seek(start)
+        while True:
+            fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
+            if fetched is None:
+                raise UnknownOutcomeError(
+                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
+                )
+            times = fetched.records.timestamps
+            if (times > 0).any():
+                last_ms = int(times[times > 0][-1])
+            if fetched.at_end:
+                return last_ms
+    finally:
+        reader.close()

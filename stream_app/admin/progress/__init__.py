@@ -1,0 +1,1 @@
+"""The progress of tasks as commands read and write it."""

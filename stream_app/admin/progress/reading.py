@@ -1,0 +1,179 @@
+"""Read the partitions of an application to their ends, and the records at the end of a task's progress."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from stream_app.backends.base import Cluster, Fetched, LogReader, TopicPartition
+from stream_app.backends.partition_count import absent_text, partitions_of
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeError
+from stream_app.records import Act, Commit
+from stream_app.recovery.changelog import find_snapshots
+from stream_app.recovery.commit_point import progress_record
+from stream_app.recovery.settle import Recorded
+from stream_app.snapshot.format import Snapshot
+
+READ_TIMEOUT_S = 30.0
+"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
+
+POLL_RECORDS = 10_000
+
+POLL_S = 0.1
+
+TAIL_RECORDS = 1_000
+"""Records at the end of progress that are read first: seconds of a busy task, and more acts than operators write."""
+
+Answer = TypeVar("Answer")
+
+
+class _Patient:
+    """A reader that waits `POLL_S` for records, even if it is asked not to wait."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self.seek = reader.seek
+        self.close = reader.close
+        self._reader = reader
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """Return the next records; None if none came in time."""
+        return self._reader.poll(max_records, max(timeout_s, POLL_S))
+
+
+def finish(
+    cluster: Cluster, place: TopicPartition, work: Callable[[LogReader], Generator[bool, None, Answer]]
+) -> Answer:
+    """Run a generator that reads a partition step by step, and return its result.
+
+    Args:
+        cluster: Where the partition is.
+        place: The partition.
+        work: Returns the generator, which yields after each poll whether records came.
+
+    Raises:
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    with _reading(cluster, place) as reader:
+        steps = work(_Patient(reader))
+        silent = 0
+        while silent * POLL_S < READ_TIMEOUT_S:
+            try:
+                silent = 0 if next(steps) else silent + 1
+            except StopIteration as done:
+                answer: Answer = done.value
+                return answer
+    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s")
+
+
+@contextmanager
+def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
+    reader = cluster.reader(place)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
+    """Yield offset and value of every record of a partition from an offset on.
+
+    Raises:
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    with _reading(cluster, place) as reader:
+        if start:
+            reader.seek(start)
+        at_end = False
+        while not at_end:
+            fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
+            if fetched is None:
+                raise UnknownOutcomeError(
+                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
+                )
+            yield from zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True)
+            at_end = fetched.at_end
+
+
+def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> Iterator[Commit | Act]:
+    """Return the records of progress from an offset on, as they are read.
+
+    Raises:
+        StateError: A record is not a record of progress.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    return (one.record for one in _recorded_from(cluster, progress, start))
+
+
+def _recorded_from(cluster: Cluster, progress: TopicPartition, start: int) -> Iterator[Recorded]:
+    for offset, value in records_of(cluster, progress, start):
+        where = f"{progress.topic}[{progress.partition}] offset {offset}"
+        yield Recorded(progress_record(value, where), offset)
+
+
+def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
+    """Return the last records of progress: all from the last commit record on, and some before it.
+
+    Without a commit record, all records of progress are returned.
+
+    Raises:
+        StateError: A record is not a record of progress.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    return [one.record for one in recorded_tail(cluster, progress)]
+
+
+def recorded_tail(cluster: Cluster, progress: TopicPartition) -> list[Recorded]:
+    """Return the records of `progress_tail` with their offsets."""
+    low, high = cluster.watermarks(progress)
+    size = TAIL_RECORDS
+    while True:
+        found = list(_recorded_from(cluster, progress, max(low, high - size)))
+        if last_commit([one.record for one in found]) is not None or size >= high - low:
+            return found
+        size *= 10
+
+
+def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:
+    """Return the given tasks of the application, or all tasks if no task is given.
+
+    Raises:
+        ConfigurationError: There is no such task.
+        TopicError: A topic is missing.
+    """
+    topics = config.topics
+    needed = (topics.examples, topics.labels, topics.progress, topics.changelog)
+    found = cluster.topics(needed)
+    if missing := [name for name in needed if name not in found]:
+        raise TopicError([absent_text(name) for name in missing])
+    partitions = partitions_of(cluster, topics)
+    chosen = list(tasks) or list(range(partitions))
+    if beyond := [task for task in chosen if task >= partitions]:
+        raise ConfigurationError(f"there is no task {beyond[0]}: the application has {partitions}")
+    return chosen
+
+
+def named_snapshots(cluster: Cluster, progress: TopicPartition) -> tuple[Snapshot, ...]:
+    """Return the snapshots that progress names, newest first.
+
+    Raises:
+        StateError: The act that names them cannot be read.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    return finish(cluster, progress, lambda reader: find_snapshots(reader, cluster.watermarks(progress)))
+
+
+def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
+    """Return the last commit record; None if there is no commit record."""
+    return next((record for record in reversed(records) if isinstance(record, Commit)), None)
+
+
+def since_last_commit(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
+    """Return the last commit record of a task and the acts after it, or all acts if there is no commit record.
+
+    Raises:
+        StateError: A record is not a record of progress.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    tail = progress_tail(cluster, progress)
+    last = last_commit(tail)
+    return tail if last is None else tail[tail.index(last) :]

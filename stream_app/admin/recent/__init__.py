@@ -1,0 +1,1 @@
+"""What the newest records of the inputs and the outputs show, without a worker."""

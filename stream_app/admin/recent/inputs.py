@@ -1,0 +1,105 @@
+"""Find out from the newest records of both inputs where the records of each stream are, and when the last one came.
+
+Outputs alone do not show a stream whose labels go to another partition than its examples: such labels wait, and cause
+nothing. The key names the stream, and decides its partition.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from stream_app.admin.problems import Problem, ProblemCode
+from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.backends.partitioner import misplaced_text, partition_of, split_text
+from stream_app.backends.reading import read_rows
+from stream_app.records import UNKNOWN_STREAM_NAME, stream_of_key
+
+TAIL_RECORDS = 2_000
+"""Records that are read at the end of each input partition."""
+
+SPLIT_MS = 3_600_000
+"""A stream is in two partitions if its newest records in both are at most this far apart in event time. Once its
+producers are corrected, the records in the wrong partition remain."""
+
+MAX_NAMED = 20
+"""Streams that are named; the others are counted."""
+
+
+class InputTails(NamedTuple):
+    """The newest records of the inputs.
+
+    Attributes:
+        newest_ms: By (topic, partition), the event time of the newest record of each stream, by stream.
+        tasks: The number of tasks of the application; 0: not known.
+    """
+
+    newest_ms: Mapping[tuple[str, int], Mapping[str, int]]
+    tasks: int = 0
+
+    def homes(self) -> dict[str, list[int]]:
+        """Return the partitions in which each stream has recent records."""
+        found: dict[str, dict[int, int]] = {}
+        for (_, partition), streams in self.newest_ms.items():
+            for stream, time_ms in streams.items():
+                known = found.setdefault(stream, {})
+                known[partition] = max(time_ms, known.get(partition, time_ms))
+        result = {}
+        for stream, times in sorted(found.items()):
+            since_ms = max(times.values()) - SPLIT_MS
+            result[stream] = sorted(partition for partition, time_ms in times.items() if time_ms >= since_ms)
+        return result
+
+    def split(self) -> dict[str, list[int]]:
+        """Return the streams that have recent records in several partitions, with these partitions."""
+        return {stream: places for stream, places in self.homes().items() if len(places) > 1}
+
+    def misplaced(self) -> dict[str, tuple[int, int]]:
+        """Return the other streams that are in a wrong partition, with this partition and their own."""
+        found = {}
+        for stream, places in self.homes().items():
+            own = partition_of(stream.encode(), self.tasks) if self.tasks else places[0]
+            if len(places) == 1 and places[0] != own:
+                found[stream] = places[0], own
+        return found
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a line for each stream in several partitions, or in a wrong one."""
+        split = {name: split_text(places) for name, places in self.split().items()}
+        misplaced = {name: misplaced_text(*places) for name, places in self.misplaced().items()}
+        for code, found in ((ProblemCode.SPLIT_STREAM, split), (ProblemCode.MISPLACED, misplaced)):
+            for stream, text in [*found.items()][:MAX_NAMED]:
+                yield Problem(code, text, stream=stream)
+            if len(found) > MAX_NAMED:
+                yield Problem(code, f"{len(found) - MAX_NAMED} more streams")
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Return the content of the JSON document."""
+        return [
+            {"topic": topic, "partition": partition, "stream": stream, "newest_ms": time_ms}
+            for (topic, partition), streams in self.newest_ms.items()
+            for stream, time_ms in sorted(streams.items())
+        ]
+
+
+def tails_of(cluster: Cluster, topics: Sequence[str], partitions: Iterable[int], tasks: int) -> InputTails:
+    """Read the ends of some input partitions of an application with this number of tasks.
+
+    Raises:
+        UnknownOutcomeError: The broker did not answer in time.
+        TopicError: The broker does not allow us to read.
+    """
+    found: dict[tuple[str, int], dict[str, int]] = {}
+    for partition in partitions:
+        for topic in topics:
+            place = TopicPartition(topic, partition)
+            low, high = cluster.watermarks(place)
+            newest = found.setdefault((topic, partition), {})
+            if low == high:
+                continue
+            with closing(cluster.reader(place)) as reader:
+                reader.seek(max(low, high - TAIL_RECORDS))
+                for row in read_rows(reader, f"{topic}[{partition}]"):
+                    stream = stream_of_key(row.key)
+                    if stream != UNKNOWN_STREAM_NAME:
+                        newest[stream] = max(row.timestamp_ms, newest.get(stream, row.timestamp_ms))
+    return InputTails(found, tasks)

@@ -1,0 +1,1 @@
+"""Models in files: one learner in one file, and backups of a whole application."""

@@ -1,0 +1,130 @@
+"""`areba state import`: let a learner of a new or a stopped application continue from a saved state.
+
+The state is written to the task's progress as an act, so every restore, `areba verify` and `areba state rebuild` start
+from the same bits. No worker may run, see `progress.writer`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stream_app import __version__
+from stream_app.admin.models import Place, rebuild
+from stream_app.admin.progress.reading import since_last_commit
+from stream_app.admin.progress.writer import progress_writer
+from stream_app.backends.base import TopicPartition
+from stream_app.config import TaskSettings, changes
+from stream_app.errors import ConfigurationError
+from stream_app.pipeline.stream_state import without_seen
+from stream_app.pipeline.task import Task
+from stream_app.records import CONFIGURATION, SEED, Act
+from stream_app.snapshot.identity import RULES
+from stream_app.snapshot.imported_state import Seed
+from stream_app.snapshot.model_file import ModelFile, digest_of, read_model_file
+from stream_app.snapshot.parts import in_parts, whole_acts
+from stream_app.snapshot.progress_order import next_sequence
+
+
+def import_model(
+    place: Place, file: Path, stream: str, learner: str, task: int | None, *, dry_run: bool = False
+) -> Iterator[str]:
+    """Let a learner continue from a file of `areba state export`; yield lines for people.
+
+    Args:
+        place: The application.
+        file: The model file.
+        stream: Name of the learner's stream, which need not be the stream that the state was exported from.
+        learner: Name of the learner; likewise.
+        task: Number of the task; None if the name of the stream decides.
+        dry_run: Whether to only yield the lines.
+
+    Raises:
+        ConfigurationError: The configuration has changed in a way that the application cannot take over.
+        StateError: Workers run, another command has started, or the state does not fit; nothing was written.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    number = place.task_of(stream, task)
+    saved = read_model_file(str(file))
+    with progress_writer(place, dry_run=dry_run) as writer:
+        writer.begin(number)
+        rehearsal = Rehearsal(place, number)
+        rehearsal.add_model(stream, learner, saved)
+        writer.write(number, rehearsal.acts)
+    yield from rehearsal.taken_over
+    verb = "would continue" if dry_run else "continues"
+    yield f"{stream}/{learner} of task {number} {verb} from digest {digest_of(saved.state)}"
+
+
+class Rehearsal:
+    """A task to which acts are applied before they are written, so that no act is written that a worker would refuse.
+
+    It begins with the newest state of the task, under the settings of the configuration file.
+
+    Args:
+        place: The application.
+        number: Number of the task.
+
+    Attributes:
+        task: The task after all acts.
+        acts: The acts to be written.
+        models: How many models the acts import.
+        taken_over: Lines about changes of the configuration that the acts make.
+
+    Raises:
+        ConfigurationError: The configuration has changed in a way that the application cannot take over.
+        StateError: The task cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+
+    def __init__(self, place: Place, number: int) -> None:
+        newest, self._sequence = newest_task(place, number)
+        self.acts: list[Act] = []
+        self.models = 0
+        self.taken_over: tuple[str, ...] = ()
+        settings = place.config.task_settings()
+        if newest is not None:
+            settings = as_recorded(settings, newest.settings)
+            changed = changes(newest.settings, settings, newest.running())
+            if changed.refused:
+                raise ConfigurationError(changed.refused)
+            self.taken_over = changed.taken_over
+        topics = place.config.topics
+        self.task = newest or Task(number, settings, (topics.examples, topics.labels))
+        if newest is None or newest.settings.to_json() != settings.to_json():
+            self._add(
+                Act(self._sequence + 1, CONFIGURATION, __version__, settings.to_json(), RULES, place.partitions())
+            )
+
+    def add_model(self, stream: str, learner: str, saved: ModelFile) -> None:
+        """Let a learner continue from a saved state.
+
+        Raises:
+            StateError: The state does not fit; there is no act for it.
+        """
+        seed = Seed(stream, learner, saved.features, saved.settings, without_seen(saved.state))
+        self._add(Act(self._sequence + 1, SEED, __version__, seed.text()))
+        self.models += 1
+
+    def _add(self, act: Act) -> None:
+        self.task.apply(act)
+        parts = in_parts(act)
+        self.acts += parts
+        self._sequence += len(parts)
+
+
+def as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
+    """Return the settings with what a worker has found out: the limit of a topic, and the schema ids."""
+    limited = settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
+    return limited.with_schema_ids(recorded.schema_ids)
+
+
+def newest_task(place: Place, number: int) -> tuple[Task | None, int]:
+    """Return a task after all of its recorded commits and acts, and its last sequence; None and -1 without any.
+
+    Raises:
+        StateError: The task cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    recorded = since_last_commit(place.cluster, TopicPartition(place.config.topics.progress, number))
+    if next(whole_acts(recorded), None) is None:
+        return None, next_sequence(recorded) - 1
+    return rebuild(place, number, None).task, next_sequence(recorded) - 1

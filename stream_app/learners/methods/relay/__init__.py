@@ -1,0 +1,1 @@
+"""RELAY: `relay` is the method, the other files are parts of it."""

@@ -1,0 +1,80 @@
+"""RELAY's own state, and the names of its elements."""
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.jit.tables import Mark, new_table, view_of
+from stream_app.learners.moments import new_moments
+from stream_app.learners.poisson import WORDS, new_generator
+from stream_app.records import Floats, Longs, Words
+
+NETWORKS = 5
+_NUMBERS: Any = [np.int64(number) for number in range(NETWORKS)]
+NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = _NUMBERS
+"""The networks; see `dense_networks.ZERO`."""
+
+WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES, WITH_GATES = 1, 2, 4, 8
+ALL_MECHANISMS = WITH_CHALLENGER | WITH_JITTER | WITH_AVERAGES | WITH_GATES
+"""The mechanisms that can be switched off: bits of `RelayState.mechanisms`."""
+
+SEEN, TRIED, RECENT, ON, PAUSE, WAITING, LABELS, STEPS_LEFT, PREDICTED, TALLIES = 0, 2, 4, 6, 7, 8, 9, 10, 11, 12
+"""Tallies: of each class the labels since the network's birth, the labels since the challenger's, and the kept examples
+that the challenger draws from; whether there is a challenger; labels since an alarm; predictions since a label; labels;
+the steps that are left to take, 0 between two operations; and predictions."""
+
+FAST_ERROR, SLOW_ERROR, LOSS, CHALLENGER_LOSS, ERROR_COUNT = 0, 2, 4, 6, 8
+"""Errors: of each class the two averages of the network's error, and the losses of network and challenger."""
+
+
+class RelayState(NamedTuple):
+    """RELAY's own state.
+
+    Attributes:
+        width: Features of an example.
+        mechanisms: Which mechanisms are on: a sum of `WITH_CHALLENGER` and the like.
+        moments: float64 `[4 * width]`, see `learners.moments`.
+        tallies: int64 `[TALLIES]`.
+        errors: float64 `[ERROR_COUNT]`.
+        slopes: float64 `[width]`, the trends of the features.
+        gates: float32 `[width]`, what standardised features are multiplied by; empty without gates.
+        generator: uint64, see `poisson`.
+        words: uint64: random words.
+        factors: float64 `[width]`: the inverse of each feature's deviation.
+        sums: float64: the sums from which the trends and gates are computed.
+    """
+
+    width: int
+    mechanisms: int
+    moments: NDArray[np.float64]
+    tallies: Longs
+    errors: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    gates: Floats
+    generator: Words
+    words: Annotated[Words, Mark.SHARED]
+    factors: Annotated[NDArray[np.float64], Mark.SHARED]
+    sums: Annotated[NDArray[np.float64], Mark.SHARED]
+
+
+state_of = view_of(RelayState)
+"""`state_of(learner.own)`: RELAY's own state, for compiled code."""
+
+
+def new_state(features: int, seed: bytes, mechanisms: int) -> RelayState:
+    """Return the own state of a new RELAY."""
+    return new_table(
+        RelayState,
+        width=features,
+        mechanisms=mechanisms,
+        moments=new_moments(features),
+        tallies=TALLIES,
+        errors=ERROR_COUNT,
+        slopes=features,
+        gates=np.ones(features if mechanisms & WITH_GATES else 0),
+        generator=new_generator(seed),
+        words=WORDS,
+        factors=features,
+        sums=6 * features,
+    )

@@ -1,0 +1,338 @@
+"""Count the metrics of one task again from its predictions and outcomes; pure, and written apart from `prequential`.
+
+A metric says how many labels its learner had accepted. These labels are the first `joined` outcomes of the stream, each
+with the class of the label; the prediction of the example says what the learner had answered. So the other topics
+determine the prequential sums, recall, specificity and G-mean to the bit.
+
+A `correction` of a joined example moves its weight from one class to the other, as `prequential` defines it. Which
+example that is, the reference join says: it alone knows what the join had forgotten by then. A correction of a label
+that still waits changes no metric. No record says which corrections came before a metric that counts no more labels
+than the metric before it, so the published figures must belong to one of the states between two labels.
+
+A learner whose predictions are not published (`predictions: champion`) cannot be counted again, and neither can a
+learner that a configuration added to a running stream: examples from before that time have no prediction by it. A
+stream that was reset begins again: its first label after the reset is the first after as many as it had had.
+`Recount.unknown` is the number of metrics that cannot be counted again.
+
+Memory: predictions of examples that are not closed yet, and a byte for each label of a learner until its next metric;
+the examples that are corrected later.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from stream_app.records import Metric, Outcome, Prediction
+from stream_app.verify.metrics.restarts import Place, Restarts
+from stream_app.verify.output_checks import Output
+
+MAX_OPEN_EXAMPLES = 500_000
+"""Examples whose predictions are kept: as many as five streams may have pending at once, some 200 MB."""
+
+ROUNDING = 1e-12
+"""When the only weight of a sum is taken out, rounding may leave up to this share of it."""
+
+SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
+SCORES = ("recall", "specificity", "gmean")
+
+Content = TypeVar("Content")
+
+Group: TypeAlias = list[Output[Prediction]]
+"""The predictions of one example, one by each learner."""
+
+
+def grouped(predictions: Iterable[Output[Prediction]]) -> Iterator[Group]:
+    """Yield neighbouring predictions of one stream and id, up to the second prediction of a learner."""
+    group: Group = []
+    for output in predictions:
+        if group:
+            first, this = group[0].content, output.content
+            same = first.id == this.id and first.stream == this.stream
+            if not same or any(this.learner == other.content.learner for other in group):
+                yield group
+                group = []
+        group.append(output)
+    if group:
+        yield group
+
+
+class Ahead(Generic[Content]):
+    """An iterator whose next item can be looked at before it is taken."""
+
+    def __init__(self, items: Iterable[Content]) -> None:
+        self._items = iter(items)
+        self._seen: deque[Content] = deque()
+
+    def peek(self) -> Content | None:
+        """Return the next item and leave it there; None at the end."""
+        if not self._seen:
+            try:
+                self._seen.append(next(self._items))
+            except StopIteration:
+                return None
+        return self._seen[0]
+
+    def pop(self) -> Content:
+        """Take the next item.
+
+        Raises:
+            IndexError: There is no further item.
+        """
+        item = self.peek()
+        if item is None:
+            raise IndexError("nothing is left")
+        self._seen.popleft()
+        return item
+
+
+class _Move(NamedTuple):
+    """How a correction changes the sums of a learner; the ages count later labels of the old and of the new class."""
+
+    label: int
+    answer: int
+    old_age: int
+    new_age: int
+    left: int
+
+
+class _Joined(NamedTuple):
+    """An example that is corrected later: the predictions, and the counts of both classes at its label."""
+
+    answers: Mapping[str, int]
+    place: tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Learner:
+    """The sums of a learner after `labelled` labels.
+
+    `since` has what came after them: for a label 2 x class + correct, for a correction a move. It is None for a learner
+    that cannot be counted again. `coming` is the number of labels in `since`.
+    """
+
+    sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
+    labelled: int = 0
+    since: deque[int | _Move] | None = field(default_factory=deque)
+    coming: int = 0
+
+    def count_to(self, labelled: int, fading: float) -> bool:
+        """Add labels up to this count; say whether all of them are known."""
+        if self.since is None or labelled < self.labelled or labelled > self.labelled + self.coming:
+            return False
+        while self.labelled < labelled:
+            code = self.since.popleft()
+            if isinstance(code, _Move):
+                self._move(code, fading)
+                continue
+            self.labelled += 1
+            self.coming -= 1
+            column = 0 if code > 1 else 2
+            self.sums[column] = fading * self.sums[column] + (code & 1)
+            self.sums[column + 1] = fading * self.sums[column + 1] + 1.0
+        return True
+
+    def count_move(self, fading: float) -> bool:
+        """Apply a correction, if a correction is next; say whether it is."""
+        if not self.since or not isinstance(self.since[0], _Move):
+            return False
+        move = self.since.popleft()
+        assert isinstance(move, _Move)  # noqa: S101  (for the type checker)
+        self._move(move, fading)
+        return True
+
+    def _move(self, move: _Move, fading: float) -> None:
+        new, old = (0, 2) if move.label else (2, 0)
+        right = move.answer == move.label
+        weight = _faded(fading, move.old_age)
+        rest = self.sums[old + 1] - weight
+        total = rest if move.left and rest > ROUNDING * weight else 0.0
+        self.sums[old] = min(max(self.sums[old] - (0.0 if right else weight), 0.0), total)
+        self.sums[old + 1] = total
+        weight = _faded(fading, move.new_age)
+        self.sums[new] += weight if right else 0.0
+        self.sums[new + 1] += weight
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What is counted of a stream: labels by class as they `came` and as `held` after corrections.
+
+    `joined` has the examples that are corrected later, by their offsets. `labels` is how many labels came before the
+    reset that ends this; None: it was not reset.
+    """
+
+    labels: int | None = None
+    labelled: int = 0
+    learners: dict[str, _Learner] = field(default_factory=dict)
+    came: list[int] = field(default_factory=lambda: [0, 0])
+    held: list[int] = field(default_factory=lambda: [0, 0])
+    joined: dict[int, _Joined] = field(default_factory=dict)
+
+
+def _faded(fading: float, age: int) -> float:
+    """Return `fading ** age` by squaring, as `prequential` does, since the bits are compared."""
+    power = 1.0
+    while age:
+        power *= fading if age & 1 else 1.0
+        fading *= fading
+        age >>= 1
+    return power
+
+
+class Recount:
+    """The metrics of one partition, as predictions and outcomes give them.
+
+    Args:
+        fading: The fading factor of the configuration.
+        predictions: The predictions of the partition, in offset order.
+        outcomes: Its outcomes.
+        corrections: By the offset of the label that corrects a joined example, the offset of the example.
+        restarts: When figures began again.
+
+    Attributes:
+        unknown: Number of metrics that could not be counted again.
+    """
+
+    def __init__(
+        self,
+        fading: float,
+        predictions: Iterable[Output[Prediction]],
+        outcomes: Iterable[Output[Outcome]],
+        corrections: Mapping[int, int],
+        restarts: Restarts,
+    ) -> None:
+        self.unknown = 0
+        self._restarts = restarts
+        self._corrections = corrections
+        self._corrected = frozenset(corrections.values())
+        self._fading = fading
+        self._groups = grouped(predictions)
+        self._outcomes = Ahead(outcomes)
+        self._answers: dict[tuple[str, str], deque[Mapping[str, int]]] = {}
+        self._streams: dict[str, list[_Stream]] = {}  # by name, one for the time up to each reset, and the last
+
+    def fault(self, metric: Metric, place: Place) -> str | None:
+        """Return what is wrong with the next metric of the topic; None if nothing is or if it is not counted again."""
+        stream = self._states(metric.stream)[place.resets]
+        while stream.labelled < metric.labelled:
+            if self._outcomes.peek() is None:
+                return f"counts {metric.labelled:,} labels; there are {stream.labelled:,} joined outcomes"
+            self._take(self._outcomes.pop())
+        learner = stream.learners.setdefault(
+            metric.learner, _Learner() if not stream.labelled else _Learner(since=None)
+        )
+        if place.begun:
+            learner.since = None
+        if not learner.count_to(metric.labelled, self._fading):
+            self.unknown += 1
+            return None
+        fault = "; ".join(_differences(metric, learner.sums)) or None
+        while fault and self._one_more(metric.stream, learner):
+            fault = "; ".join(_differences(metric, learner.sums)) or None
+        return fault
+
+    def _states(self, name: str) -> list[_Stream]:
+        if name not in self._streams:
+            ends = [*self._restarts.labelled_at_resets(name), None]
+            self._streams[name] = [_Stream(labels=labels) for labels in ends]
+        return self._streams[name]
+
+    def _state_for(self, outcome: Outcome) -> _Stream:
+        """Return the state to which an outcome belongs: a state ends with the last label before the reset.
+
+        A correction after that label belongs to the state that knows its example.
+        """
+        states = self._states(outcome.stream)
+        at = next(k for k, state in enumerate(states) if state.labels is None or state.labelled < state.labels)
+        if outcome.outcome == "correction":
+            example = self._corrections.get(_offset(outcome.label_offset))
+            at = next((k for k in range(at, -1, -1) if example in states[k].joined), at)
+        return states[at]
+
+    def _one_more(self, stream: str, learner: _Learner) -> bool:
+        """Apply one more correction, unless the next label of the stream comes first; say whether there was one."""
+        while not learner.since and (output := self._outcomes.peek()) is not None:
+            if output.content.stream == stream and output.content.outcome == "joined":
+                return False
+            self._take(self._outcomes.pop())
+        return learner.count_move(self._fading)
+
+    def _correct(self, stream: _Stream, outcome: Outcome) -> None:
+        """Give a joined example another class."""
+        known, label = stream.joined.get(self._corrections.get(_offset(outcome.label_offset), -1)), outcome.label or 0
+        if known is None:
+            return  # a label that waits was corrected
+        stream.held[label] += 1
+        stream.held[1 - label] -= 1
+        ages = [came - place for came, place in zip(stream.came, known.place, strict=True)]
+        for name, learner in stream.learners.items():
+            if learner.since is not None and name in known.answers:
+                move = _Move(label, known.answers[name], ages[1 - label], ages[label], stream.held[1 - label])
+                learner.since.append(move)
+
+    def _take(self, output: Output[Outcome]) -> None:
+        outcome = output.content
+        stream = self._state_for(outcome)
+        if outcome.outcome == "correction":
+            self._correct(stream, outcome)
+        if outcome.outcome not in ("joined", "unlabelled", "evicted"):
+            return
+        answers = self._answers_to(outcome.stream, outcome.id)
+        if outcome.outcome == "joined":
+            self._join(stream, outcome, answers)
+
+    def _join(self, stream: _Stream, outcome: Outcome, answers: Mapping[str, int]) -> None:
+        for name in answers:
+            if name not in stream.learners:
+                stream.learners[name] = _Learner() if not stream.labelled else _Learner(since=None)
+        label = outcome.label or 0
+        stream.labelled += 1
+        stream.came[label] += 1
+        stream.held[label] += 1
+        if outcome.example_offset in self._corrected:
+            stream.joined[_offset(outcome.example_offset)] = _Joined(answers, (stream.came[0], stream.came[1]))
+        for name, learner in stream.learners.items():
+            if name not in answers:
+                learner.since = None
+            elif learner.since is not None:
+                learner.since.append(2 * label + (answers[name] == label))
+                learner.coming += 1
+
+    def _answers_to(self, stream: str, id_: str) -> Mapping[str, int]:
+        """Return the class that each learner predicted for this example; empty if no prediction is found."""
+        while (stream, id_) not in self._answers and len(self._answers) < MAX_OPEN_EXAMPLES:
+            group = next(self._groups, None)
+            if group is None:
+                break
+            first = group[0].content
+            answers = {output.content.learner: output.content.predicted_class for output in group}
+            self._answers.setdefault((first.stream, first.id), deque()).append(answers)
+        found = self._answers.get((stream, id_))
+        if found is None:
+            return {}
+        answers = dict(found.popleft())
+        if not found:
+            del self._answers[stream, id_]
+        return answers
+
+
+def _offset(offset: int | None) -> int:
+    return -1 if offset is None else offset
+
+
+def _differences(metric: Metric, sums: list[float]) -> Iterator[str]:
+    for name, value in zip(SUMS, sums, strict=True):
+        if getattr(metric, name) != value:
+            yield f"{name} is {getattr(metric, name)}, predictions and labels give {value}"
+    for name, score in zip(SCORES, _scores(sums), strict=True):
+        if getattr(metric, name) != score:
+            yield f"{name} is {getattr(metric, name)}, predictions and labels give {score}"
+
+
+def _scores(sums: list[float]) -> tuple[float | None, float | None, float | None]:
+    if not (sums[1] and sums[3]):
+        return None, None, None
+    recall, specificity = sums[0] / sums[1], sums[2] / sums[3]
+    return recall, specificity, math.sqrt(recall * specificity)

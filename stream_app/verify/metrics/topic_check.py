@@ -1,0 +1,84 @@
+"""Check the topic `metrics` of one task: each record against the record before it, and against `recount`."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from stream_app.config import Config
+from stream_app.records import Metric, Outcome, Prediction
+from stream_app.verify.metrics.changes import change_fault
+from stream_app.verify.metrics.recount import Recount
+from stream_app.verify.metrics.restarts import Place, Restarts
+from stream_app.verify.results import MAX_FINDINGS, Code, Figures, Findings
+from stream_app.verify.topic_reader import PartitionReader
+
+
+class MetricsTopicCheck:
+    """The metrics topic of one task, against predictions and outcomes and against itself."""
+
+    def __init__(self, config: Config, partition: int, findings: Findings) -> None:
+        self._config = config
+        self._topic = config.topics.metrics
+        self._partition = partition
+        self._findings = findings
+        self._wrong: list[tuple[int, str]] = []
+        self._last: dict[tuple[str, str], tuple[int, Metric]] = {}
+
+    def read(self, reader: PartitionReader, restarts: Restarts, corrections: Mapping[int, int]) -> Iterator[str]:
+        """Compare each record with the one before it and with a recount; yield notes.
+
+        Args:
+            reader: Reads the topics.
+            restarts: When figures began again.
+            corrections: By the offset of the label that corrects a joined example, the offset of the example.
+        """
+        topics = self._config.topics
+        recount = Recount(
+            self._config.metrics.fading_factor,
+            reader.decodable(topics.predictions, Prediction),
+            reader.decodable(topics.outcomes, Outcome),
+            corrections,
+            restarts,
+        )
+        numbers: Counter[tuple[str, str]] = Counter()
+        places: dict[tuple[str, str], Place] = {}
+        for output in reader.outputs(self._topic, Metric):
+            metric = output.content
+            name, model = f"{metric.stream}/{metric.learner}", (metric.stream, metric.learner)
+            place = restarts.place(*model, numbers[model])
+            numbers[model] += 1
+            _, before = self._last.get(model, (-1, None))
+            had = places.setdefault(model, place)
+            places[model] = place
+            counts = (metric.labelled, metric.examples)
+            if before is not None and had.resets == place.resets and counts < (before.labelled, before.examples):
+                self._add(Code.DECREASED_METRIC, output.offset, f"counts of {name} went back")
+            if fault := change_fault(metric, before if had == place else None):
+                self._add(Code.WRONG_CHANGE, output.offset, f"change of {name}: {fault}")
+            if fault := recount.fault(metric, place):
+                self._wrong.append((output.offset, f"{name}: {fault}"))
+            self._last[metric.stream, metric.learner] = output.offset, metric
+        if recount.unknown:
+            where = f"{self._topic}[{self._partition}]"
+            text = "metrics are checked by the fresh run only: not every prediction of their learners is published"
+            text = f"{recount.unknown:,} {text}"
+            yield f"{where}: {text}"
+
+    def finish(self, figures: Mapping[str, Figures]) -> None:
+        """Add the findings of the recount, and compare the last metrics with the counts of outcomes."""
+        for place, text in self._wrong[:MAX_FINDINGS]:
+            self._add(Code.WRONG_METRIC, place, text)
+        for (stream, learner), (offset, metric) in self._last.items():
+            counts = figures.get(stream, Figures())
+            for what, counted, most in (
+                ("labelled", metric.labelled, counts.joined),
+                ("examples", metric.examples, counts.champion_predictions),
+                ("unlabelled", metric.unlabelled, counts.unlabelled),
+                ("evicted", metric.evicted, counts.evicted),
+                ("duplicates", metric.duplicates, counts.example_duplicates + counts.label_duplicates),
+            ):
+                if counted > most:
+                    text = f"{what} of {stream}/{learner} is {counted:,}, the outputs have {most:,}"
+                    self._add(Code.WRONG_METRIC, offset, text)
+
+    def _add(self, code: Code, offset: int, text: str) -> None:
+        self._findings.add(code, self._topic, self._partition, offset, text)

@@ -1,0 +1,1 @@
+"""Check one task, and say what retention has deleted of it."""

@@ -1,0 +1,59 @@
+"""Dead letters that were sent back to their input, against the records of the replay tool that say so."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from stream_app.backends.reading import Row
+from stream_app.serialization.dead_letter import read_replay, read_sent_back
+from stream_app.verify.reference_state import Record
+from stream_app.verify.results import Code, Findings
+
+
+@dataclass
+class SentBack:
+    """Dead letters that were sent back to their input, against the records of the replay tool that say so."""
+
+    topic: str
+    partition: int
+    findings: Findings
+    low: int = 0  # the first dead letter that is left; what says that an older one was sent back may be gone as well
+    marks: dict[int, int] = field(default_factory=dict)  # by dead letter, the record that says it was sent back
+    inputs: dict[int, tuple[str, int]] = field(default_factory=dict)  # by dead letter, the input record
+
+    def observe_input(self, topic: str, end: int) -> Callable[[Record], None]:
+        """Return what takes the records of an input, of which those below `end` are processed."""
+
+        def observe(record: Record) -> None:
+            replay = read_replay(record.headers)
+            if replay is None or record.offset >= end:
+                return
+            if (replay.topic, replay.partition) != (self.topic, self.partition):
+                return  # a dead letter of another application
+            where = f"{replay.topic}[{replay.partition}] offset {replay.offset}"
+            before = self.inputs.setdefault(replay.offset, (topic, record.offset))
+            if before != (topic, record.offset):
+                first = f"{before[0]}[{self.partition}] offset {before[1]}"
+                text = f"is the dead letter {where}, sent back a second time: {first} was it"
+                self.findings.add(Code.SENT_BACK_TWICE, topic, self.partition, record.offset, text)
+
+        return observe
+
+    def observe_mark(self, row: Row) -> None:
+        """Take a record of the dead-letters topic that a replay wrote."""
+        letter = read_sent_back(row.headers)
+        if letter is None:
+            return
+        before = self.marks.setdefault(letter, row.offset)
+        if before != row.offset:
+            text = f"says that offset {letter} was sent back, as offset {before} does"
+            self.findings.add(Code.SENT_BACK_TWICE, self.topic, self.partition, row.offset, text)
+
+    def finish(self) -> Iterator[str]:
+        """Add a finding for every dead letter that was sent back unmarked; yield a note for those not yet processed."""
+        where = f"{self.topic}[{self.partition}]"
+        for letter, (topic, offset) in self.inputs.items():
+            if letter not in self.marks and letter >= self.low:
+                text = f"is the dead letter {where} offset {letter}, but no record there says that it was sent back"
+                self.findings.add(Code.SENT_BACK_UNMARKED, topic, self.partition, offset, text)
+        if newer := len(self.marks.keys() - self.inputs.keys()):
+            yield f"{where}: {newer:,} dead letters that were sent back are not yet processed again"

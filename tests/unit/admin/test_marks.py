@@ -1,0 +1,242 @@
+"""`areba promote` writes its mark to the right partition, with the right timestamp, or refuses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from stream_app.admin.marks import FIRST_LOOK_RECORDS, MARK_BYTES, MAX_DIGESTS, erase, promote
+from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.backends.partitioner import partition_of as java_partition_of
+from stream_app.config import Config, LimitSettings
+from stream_app.errors import ConfigurationError, ErrorCode, StateError, UnknownOutcomeError
+from stream_app.pipeline import merge
+from stream_app.record_columns import OutputRecords, RawRecords
+from stream_app.records import Commit, Mark, MarkKind
+from stream_app.serialization import codec
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, cut_digests, digest_of
+
+PARTITIONS = 5
+YEAR_MS = 365 * 86_400_000
+CONFIG = Config.model_validate({"streams": {"sine": {"features": 2}, "sea": {"features": 2}}})
+EXAMPLES = CONFIG.topics.examples
+
+
+@dataclass
+class PromotedLog:
+    """A log with its clock, on which the command runs."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    broker: EmbeddedBroker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.broker = EmbeddedBroker(self.clock)
+        for name in (CONFIG.topics.examples, CONFIG.topics.labels, CONFIG.topics.progress):
+            self.broker.create_topic(TopicInfo(name, PARTITIONS, {"retention.ms": "-1"}))
+
+    def fill(self, times: Sequence[int], partition: int, topic: str = EXAMPLES) -> None:
+        """Write records with these timestamps."""
+        sender = EmbeddedSender(self.broker)
+        for time_ms in times:
+            sender.send(topic, b"any", b"any", time_ms, partition=partition)
+        sender.flush(1)
+
+    def promote(
+        self, stream: str = "sine", learner: str = "baseline", partition: int | None = None, config: Config = CONFIG
+    ) -> tuple[TopicPartition, int]:
+        """Run the command."""
+        return promote(
+            config, EmbeddedCluster(self.broker), EmbeddedSender(self.broker), self.clock, stream, learner, partition
+        )
+
+    def read(self, place: TopicPartition) -> RawRecords:
+        """Return all records of a partition."""
+        return self.broker.read(place, self.broker.watermarks(place).low, 10_000)[0]
+
+
+PLACE = TopicPartition(EXAMPLES, java_partition_of(b"sine", PARTITIONS))
+
+
+def test_the_mark_goes_where_the_stream_is() -> None:
+    """In another partition the mark would silently change the champion of a model without records."""
+    world = PromotedLog()
+    now_ms = world.clock.now_ms()
+    for partition in range(PARTITIONS):
+        world.fill([now_ms - 9, now_ms - 5], partition)
+    assert world.promote() == (PLACE, 2)
+    records = world.read(PLACE)
+    assert records.keys[2] == b"sine"
+    assert codec.decode_one(records.values[2] or b"") == Mark("sine", MarkKind.PROMOTE, learner="baseline")
+    assert world.promote(partition=(PLACE.partition + 1) % PARTITIONS) == (
+        TopicPartition(EXAMPLES, (PLACE.partition + 1) % PARTITIONS),
+        2,
+    ), "a stream that is spread by another key has a model there"
+
+
+def test_the_mark_has_the_time_of_the_last_record() -> None:
+    """When old records are replayed, a mark with the present time would let all labels go before the next example."""
+    world = PromotedLog()
+    then_ms = world.clock.now_ms() - YEAR_MS
+    world.fill([then_ms + 7, then_ms + 3], PLACE.partition)
+    world.promote()
+    assert world.read(PLACE).timestamps.tolist()[2:] == [then_ms + 3]
+
+
+def test_the_merge_takes_the_mark_at_once() -> None:
+    """Only those labels go before the mark that would go before an example of the same time."""
+    world = PromotedLog()
+    then_ms = world.clock.now_ms() - YEAR_MS
+    world.fill([then_ms, then_ms + 10], PLACE.partition)
+    world.promote()
+    world.fill([then_ms + 20], PLACE.partition)
+    times = world.read(PLACE).timestamps
+    labels = np.array([then_ms + 5, then_ms + 15, then_ms + 25], np.int64)
+    sides, rows = merge.merge(times, labels)
+    assert list(zip(sides.tolist(), rows.tolist(), strict=True)) == [
+        (0, 0),
+        (1, 0),
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (0, 3),
+        (1, 2),
+    ]
+
+
+def test_a_clock_that_runs_ahead_is_not_followed() -> None:
+    """The timestamp of a mark is never in the future, even if the last record's is."""
+    world = PromotedLog()
+    world.fill([world.clock.now_ms() + 1_000_000], PLACE.partition)
+    world.promote()
+    assert world.read(PLACE).timestamps.tolist()[1:] == [world.clock.now_ms()]
+
+
+def test_control_records_at_the_end_are_passed_over() -> None:
+    """A transactional producer that aborts often leaves many offsets without readable records."""
+    world = PromotedLog()
+    then_ms = world.clock.now_ms() - YEAR_MS
+    world.fill([then_ms], PLACE.partition)
+    transaction = EmbeddedTransaction(world.broker, "other")
+    transaction.initialise()
+    count = 3 * FIRST_LOOK_RECORDS
+    transaction.begin()
+    transaction.produce(PLACE, OutputRecords.of([b"k"] * count, [b"v"] * count, [then_ms + 9] * count))
+    transaction.abort()
+    place, offset = world.promote()
+    assert offset > count
+    assert world.read(place).timestamps.tolist() == [then_ms, then_ms]
+
+
+def test_without_records_the_mark_has_the_present_time() -> None:
+    """After a quiet month all records are deleted, and the next ones will have the present time."""
+    world = PromotedLog()
+    world.fill([world.clock.now_ms() - YEAR_MS], PLACE.partition)
+    world.broker.delete_before(PLACE, 1)
+    world.promote()
+    assert world.read(PLACE).timestamps.tolist() == [world.clock.now_ms()]
+
+
+@pytest.mark.parametrize(
+    ("stream", "learner", "partition", "line"),
+    [
+        ("sime", "baseline", None, "no stream 'sime'; did you mean sine"),
+        ("sine", "baselime", None, "no learner 'baselime'; did you mean baseline"),
+        ("sine", "qbr", None, r"no learner 'qbr' \(there are: areba, baseline\)"),
+        ("sine", "baseline", PARTITIONS, f"there is no partition {PARTITIONS}"),
+        ("sine", "baseline", None, r"never had a record.*streams\.sine\.champion"),
+    ],
+)
+def test_what_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
+    """A mark without meaning would at best become a dead letter that its sender does not see."""
+    world = PromotedLog()
+    with pytest.raises(ConfigurationError, match=line):
+        world.promote(stream, learner, partition)
+    assert all(not len(world.read(TopicPartition(EXAMPLES, number))) for number in range(PARTITIONS))
+
+
+def test_streams_that_no_file_names() -> None:
+    """If unknown streams get models, the command accepts any valid stream name."""
+    world = PromotedLog()
+    open_config = CONFIG.model_copy(update={"unknown_streams": "model"})
+    place = TopicPartition(EXAMPLES, java_partition_of(b"new", PARTITIONS))
+    world.fill([world.clock.now_ms()], place.partition)
+    assert world.promote("new", config=open_config) == (place, 1)
+    for name in ("", "x" * 250):
+        with pytest.raises(ConfigurationError, match="1 to 249 bytes"):
+            world.promote(name, config=open_config)
+
+
+class _Silent(EmbeddedCluster):
+    """A cluster whose readers never return anything."""
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """Open a reader whose polls return nothing."""
+        reader = super().reader(partition, committed=committed)
+        reader.poll = lambda *_: None  # type: ignore[method-assign]
+        return reader
+
+
+def test_a_silent_broker() -> None:
+    """If no broker answers, the command ends with an error and does not wait forever."""
+    world = PromotedLog()
+    world.fill([world.clock.now_ms()], PLACE.partition)
+    sender = EmbeddedSender(world.broker)
+    with pytest.raises(UnknownOutcomeError, match="did not answer"):
+        promote(CONFIG, _Silent(world.broker), sender, world.clock, "sine", "baseline")
+
+
+# areba erase ----------------------------------------------------------------------------------------------------------
+
+
+def erase_in(world: PromotedLog, *ids: str, stream: str = "sine", config: Config = CONFIG) -> range:
+    """Run `areba erase`, and return the offsets of its marks."""
+    cluster, sender = EmbeddedCluster(world.broker), EmbeddedSender(world.broker)
+    place, offsets = erase(config, cluster, sender, world.clock, stream, ids)
+    assert place == PLACE
+    return offsets
+
+
+def test_many_ids_are_erased_by_few_marks_of_bounded_size() -> None:
+    """A mark is a record like any other: a larger one than the inputs accept would be a dead letter."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    ids = [f"id-{number}" for number in range(10_000)]
+    assert erase_in(world, *ids, *ids) == range(1, 4)
+    values = [value or b"" for value in world.read(PLACE).values][1:]
+    assert max(map(len, values)) <= MAX_DIGESTS * DIGEST_CHARACTERS + len("sine") + MARK_BYTES
+    marks = [mark for mark in map(codec.decode_one, values) if isinstance(mark, Mark)]
+    digests = [digest for mark in marks for digest in cut_digests(mark.digests or "")]
+    assert sorted(digests) == sorted(digest_of("sine", id_) for id_ in ids)
+    small = CONFIG.model_copy(update={"limits": LimitSettings(max_record_bytes=200)})
+    offsets = erase_in(world, *ids[:5], config=small)
+    assert len(offsets) == 3
+    assert all(len(value or b"") <= 200 for value in world.read(PLACE).values[offsets[0] :])
+
+
+@pytest.mark.parametrize("ids", [(), ("",), ("x" * 65,)])
+def test_ids_that_no_example_can_have_are_refused(ids: tuple[str, ...]) -> None:
+    """A mistake in a file of ids must not look like a success."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    with pytest.raises(ConfigurationError, match="erase: "):
+        erase_in(world, *ids)
+    with pytest.raises(ConfigurationError, match="too small for an erase mark"):
+        erase_in(world, "a", config=CONFIG.model_copy(update={"limits": LimitSettings(max_record_bytes=100)}))
+    assert len(world.read(PLACE)) == 1
+
+
+def test_a_stopped_stream_is_resumed_first() -> None:
+    """Its marks would become dead letters, and nothing would be erased."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    commit = Commit(0, 0, 1, 0, 0, bytes(32), 0, stopped_streams=1, stopped='{"sine": "bad"}')
+    sender = EmbeddedSender(world.broker)
+    sender.send(CONFIG.topics.progress, b"0", codec.encode(commit), 5, partition=PLACE.partition)
+    with pytest.raises(StateError, match=ErrorCode.STREAM_STOPPED):
+        erase_in(world, "a")

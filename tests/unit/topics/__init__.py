@@ -1,0 +1,1 @@
+"""Topics that administrators change."""

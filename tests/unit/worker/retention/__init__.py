@@ -1,0 +1,1 @@
+"""The worker's loop as seen from outside: health pages, log lines, metrics and trimming."""
