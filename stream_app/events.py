@@ -149,7 +149,7 @@ RESTORING = Event(
     "restoring",
     _INFO,
     " task={task} state={state} offsets={examples}/{labels} of={examples_goal}/{labels_goal}",
-    "A task is being restored: its state, the offsets that its replay has reached (-1: it has not begun), and those "
+    "A task is being restored: its state, the offsets that its restore has reached (-1: it has not begun), and those "
     "that it has to reach. Logged every ten seconds.",
 )
 DAMAGED = Event(
@@ -224,7 +224,7 @@ STREAM_STOPPED = Event(
 STREAM_RESUMED = Event(
     "stream-resumed",
     _INFO,
-    " task={task} stream={stream!r}; send its dead letters back: areba dlq replay --reason stream-stopped",
+    " task={task} stream={stream!r}; send its dead letters back: areba dlq resend --reason stream-stopped",
     "An operator has resumed a stream that the breaker had stopped.",
 )
 ERASED = Event(

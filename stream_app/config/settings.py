@@ -255,7 +255,7 @@ class Config(Settings):
         return self
 
     # Every name on the broker is made here. No part of a name may contain "/", so names with "/" between their parts
-    # never collide: fraud/eu-w1 is not fraud-eu/w1, and no instance is called dlq/replay.
+    # never collide: fraud/eu-w1 is not fraud-eu/w1, and no instance is called dlq/resend.
 
     @property
     def transactional_id_prefix(self) -> str:
@@ -268,9 +268,9 @@ class Config(Settings):
         return self.transactional_id_prefix + self.application.instance
 
     @property
-    def replay_transactional_id(self) -> str:
-        """The transactional id of `areba dlq replay`: a new run fences the former one."""
-        return f"{self.application.id}/dlq/replay"
+    def resend_transactional_id(self) -> str:
+        """The transactional id of `areba dlq resend`: a new run fences the former one."""
+        return f"{self.application.id}/dlq/resend"
 
     @property
     def tools_transactional_id(self) -> str:

@@ -169,7 +169,7 @@ class Observer:
         events.log(events.CONTINUED, self._logger, task=task, sequence=sequence)
 
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
-        """Record a restore's progress: the task's state, and the offsets that its replay has reached."""
+        """Record a restore's progress: the task's state, and the offsets that its restore has reached."""
         now = self._clock.monotonic_s()
         if now - self._restore_reported_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
             self._restore_reported_s[task] = now
@@ -189,7 +189,7 @@ class Observer:
         events.log(events.DAMAGED, self._logger, task=task, problem=problem)
 
     def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:  # noqa: ARG002  (for subclasses)
-        """Record that a task is live: its sequence and offsets, the snapshot's sequence, and the records replayed."""
+        """Record that a task is live: its sequence and offsets, the snapshot's sequence, and the records read again."""
         events.log(events.RESTORED, self._logger, task=task, sequence=sequence, records=records, snapshot=snapshot)
 
     def changed(self, task: int, lines: Sequence[str]) -> None:

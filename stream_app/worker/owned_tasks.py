@@ -62,6 +62,7 @@ class OwnedTasks:
         self._ports = ports
         self._observer = observer
         self._watch = watch
+        self._hanging = watch.hanging
         self._topics = config.topics
         self._writer = Writer(config.transactional_id, adopts)
         self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
@@ -105,10 +106,10 @@ class OwnedTasks:
         self.new = list(numbers)
         self.topic_watch.expire()  # the group also assigns when an input has grown
         self._kept.close_others(numbers)
-        self._watch.assigned()
+        self._hanging.assigned()
         for number in numbers:
             if number in self._kept:
-                self._watch.wait_for(number)
+                self._hanging.wait_for(number)
 
     def revoked(self, numbers: Sequence[int]) -> None:
         """Give up tasks that the group has taken back; they stay in memory until the next assignment."""
@@ -120,12 +121,12 @@ class OwnedTasks:
             if task is not None:
                 self.inputs.forget(task)
                 self._kept.keep(task)
-        self._watch.revoked()
+        self._hanging.revoked()
 
     @property
     def unannounced(self) -> Sequence[int]:
         """The new tasks whose progress has to name our transactional id before they can be restored."""
-        return self._watch.unannounced([number for number in self.new if number not in self._kept])
+        return self._hanging.unannounced([number for number in self.new if number not in self._kept])
 
     def own_new(self) -> None:
         """Own the new tasks in whose partitions no transaction is open any more.
@@ -136,10 +137,10 @@ class OwnedTasks:
         unannounced = self.unannounced
         if unannounced:
             self.note_transaction()
-            self._watch.announce(unannounced)
+            self._hanging.announce(unannounced)
             return
-        self._watch.end_own(self.new)
-        free = [number for number in self.new if number not in self._kept and not self._watch.is_open(number)]
+        self._hanging.end_own(self.new)
+        free = [number for number in self.new if number not in self._kept and not self._hanging.is_open(number)]
         if not free or not self.topic_watch.is_read():
             return
         starts = self.topic_watch.first_offsets([place for number in free for place in self._inputs_of(number)])
@@ -152,14 +153,14 @@ class OwnedTasks:
         for number in free:
             examples, labels = self._inputs_of(number)
             task = self._created((examples, labels), (starts[examples], starts[labels]))
-            task.position.progress_end = self._watch.progress_end(number)
+            task.position.progress_end = self._hanging.progress_end(number)
             self._add(task)
             self._observer.owned(number)
 
     def _continue_kept(self) -> None:
         """Continue the tasks that come back as they were; the others are new tasks like any other."""
-        for number in [number for number in self.new if number in self._kept and not self._watch.is_open(number)]:
-            task = self._kept.take(number, self._watch.progress_end(number))
+        for number in [number for number in self.new if number in self._kept and not self._hanging.is_open(number)]:
+            task = self._kept.take(number, self._hanging.progress_end(number))
             if task is None:
                 continue
             self.new.remove(number)
@@ -232,7 +233,7 @@ class OwnedTasks:
     def take(self, fetched: Fetched) -> bool:
         """Give fetched records to their task; say whether one took them."""
         task = self.of(fetched.partition)
-        if task is None or task.state not in (TaskState.LIVE, TaskState.REPLAYING):
+        if task is None or task.state not in (TaskState.LIVE, TaskState.REPROCESSING):
             return False
         self.inputs.take(task, fetched)
         return True

@@ -16,7 +16,8 @@ from stream_app.errors import (
     TransactionAbortedError,
 )
 from stream_app.live.live_task import LiveTask
-from stream_app.recovery.restore import Pause, Repair
+from stream_app.lost_markers.repair import Repair
+from stream_app.recovery.restore import Pause
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
@@ -84,10 +85,10 @@ class Restorer:
             else:
                 with self._observer.step(f"task {task.number}: restoring"):
                     worked, last = task.restore(until_s)
-            if task.state is TaskState.REPLAYING and before is not task.state:
+            if task.state is TaskState.REPROCESSING and before is not task.state:
                 self._report(task)
             if task.state.is_restoring:
-                reached = task.offsets if task.state is TaskState.REPLAYING else None
+                reached = task.offsets if task.state is TaskState.REPROCESSING else None
                 self._observer.restoring(task.number, task.state, reached, task.report.goal)
             if last is Pause.INPUTS:
                 self._tasks.inputs.start(task)
@@ -138,7 +139,7 @@ class Restorer:
         """Report the end of a restore."""
         report = task.report
         reached = (task.point.sequence, task.offsets)
-        self._observer.restored(task.number, *reached, report.loaded_sequence, report.replayed_records)
+        self._observer.restored(task.number, *reached, report.loaded_sequence, report.reprocessed_records)
         self._observer.changed(task.number, report.changes)
         self._observer.stopped_streams(task.number, task.live.task.stopped)
 

@@ -12,16 +12,16 @@ from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.live.live_task import ProcessedBatch
 from stream_app.live.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
-from stream_app.lost_markers.hanging_transactions import OpenTransactions
+from stream_app.lost_markers.open_transactions import OpenTransactions
 from stream_app.lost_markers.output_logs import OutputLogs
+from stream_app.lost_markers.repair import Repair
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.record_columns import OutputRecords
 from stream_app.records import SNAPSHOT, Act, Commit
 from stream_app.recovery.changelog import find_snapshots
-from stream_app.recovery.restore import Repair
 from stream_app.recovery.restore_request import Logs
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.format import SNAPSHOT_KEY, Snapshot
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
@@ -279,7 +279,7 @@ class RoundTransaction:
                     self._abort(f"{where}: records before offset {first} were not read in time")
                 offsets = fetched.records.offsets.tolist()
                 for row, offset in enumerate(offsets):
-                    if offset < first and not self._adopts and not is_of_a_replay(fetched.records.headers.get(row, ())):
+                    if offset < first and not self._adopts and not is_of_a_resend(fetched.records.headers.get(row, ())):
                         self._ports.transaction.abort()
                         raise ForeignRecordsError(partition.topic, partition.partition, offset)
                 is_read = fetched.at_end or max(offsets, default=-1) >= first - 1

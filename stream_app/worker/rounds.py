@@ -112,17 +112,17 @@ class Rounds:
 
         Args:
             overlaps: Whether the transaction may still run when this returns. The next round computes its batches
-                meanwhile; until then, nothing but a poll may happen before `settle`.
+                meanwhile; until then, nothing but a poll may happen before `finish`.
         """
         self.is_full = False
         computed = self._compute()  # while the transaction of the round before is running, if it is
-        self.settle()
+        self.finish()
         parts = self._seal(computed)
         if parts:
             may_overlap = overlaps and self.is_full and all(map(_can_continue, parts))
             self._started = self._tasks.start(parts, overlaps=may_overlap)
             if not may_overlap:
-                self.settle()
+                self.finish()
         self.due_s = self._ports.clock.monotonic_s() + (0.0 if self.is_full else self._interval_s)
 
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
@@ -166,7 +166,7 @@ class Rounds:
             self._take_snapshot(task)
         return task.writes_snapshot
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Wait for the transaction that was started, if there is one; then its tasks advance, or start over.
 
         Raises:
@@ -268,14 +268,14 @@ class Rounds:
     def save(self, tasks: Sequence[OwnedTask]) -> None:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.
 
-        A transaction that is running is settled first, and tasks that are lost with it are not saved. Saving ends
+        A transaction that is running is finished first, and tasks that are lost with it are not saved. Saving ends
         early if it takes too long, or if a transaction is aborted.
 
         Raises:
             FencedError: A newer worker has our name.
             UnknownOutcomeError: The broker did not answer in time.
         """
-        self.settle()
+        self.finish()
         tasks = [task for task in tasks if self._tasks.owns(task)]
         if self._ports.is_cut_off():
             return

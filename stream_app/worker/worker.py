@@ -2,8 +2,8 @@
 
 A turn of the loop polls, continues the restores (`restorer`), and commits a round when one is due (`rounds`).
 Where full batches wait, a transaction is written in another thread while the loop polls and computes the next batches;
-the loop settles it before it does anything else. Partitions are given away only between rounds (the group's callbacks
-run inside `poll`), and a revoke settles first, so it never meets an open transaction. The callbacks only record the
+the loop finishes it before it does anything else. Partitions are given away only between rounds (the group's callbacks
+run inside `poll`), and a revoke finishes first, so it never meets an open transaction. The callbacks only record the
 change; the worker acts on an assignment after the poll, where errors are handled in one place.
 
 After an aborted transaction the state of its tasks is thrown away and restored; after an unknown outcome the process
@@ -104,7 +104,7 @@ class Worker:
         )
         self._is_closing = False
         self._started_s = self._memory_s = 0.0
-        self._settled_s = 0.0  # when no transaction was running between two rounds
+        self._finished_s = 0.0  # when no transaction was running between two rounds
 
     @property
     def tasks(self) -> Sequence[OwnedTask]:
@@ -149,7 +149,7 @@ class Worker:
         topics = self._config.topics
         if not self._ports.source.finds_group(TopicPartition(topics.examples, 0), GROUP_TIMEOUT_S):
             raise UnknownOutcomeError(f"the coordinator of group {self._config.group_id} did not answer in time")
-        self._watch.begin(partitions)
+        self._watch.hanging.begin(partitions)
         self._ports.source.subscribe((topics.examples, topics.labels), self._on_assign, self._on_revoke, partitions)
 
     def turn(self) -> None:
@@ -165,9 +165,9 @@ class Worker:
             self._rounds.run(overlaps=True)
             self._observer.round_ended(self._ports.silence_s())
             return
-        self._rounds.settle()  # everything else expects that no transaction is running
+        self._rounds.finish()  # everything else expects that no transaction is running
         self._ports.transaction.serve()  # an idle client reports why it has lost a broker, too
-        self._settled_s = self._ports.clock.monotonic_s()
+        self._finished_s = self._ports.clock.monotonic_s()
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
             self._observer.cut_off(self._ports.outage_cause())
             for task in self.tasks:
@@ -197,7 +197,7 @@ class Worker:
             self._rounds.is_full
             and self._only_gathers()
             and not any(task.is_saving or task.trimmer.is_busy for task in self.tasks)
-            and self._ports.clock.monotonic_s() < self._settled_s + OVERLAP_S
+            and self._ports.clock.monotonic_s() < self._finished_s + OVERLAP_S
         )
 
     def _observe_memory(self) -> None:
@@ -282,7 +282,7 @@ class Worker:
         task = self._owned.of(TopicPartition(*error.partition))
         if task is None:
             raise error
-        self._rounds.settle()
+        self._rounds.finish()
         if not self._owned.owns(task):
             return  # it is restored anyway
         if task.state is TaskState.LIVE:

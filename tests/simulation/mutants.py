@@ -84,14 +84,14 @@ MUTANTS: Mapping[str, Mutant] = {
     "unknown-is-committed": Mutant(
         "an unknown outcome is taken for a commit",
         "stream_app/worker/rounds.py",
-        "Rounds.settle",
+        "Rounds.finish",
         "except TransactionAbortedError as error:",
         "except UnknownOutcomeError:\n    pass\nexcept TransactionAbortedError as error:",
     ),
     "abort-is-committed": Mutant(
         "an aborted transaction is taken for a commit",
         "stream_app/worker/rounds.py",
-        "Rounds.settle",
+        "Rounds.finish",
         "self._tasks.start_over([part.task for part in parts], error)\nreturn",
         "self._observer.aborted(str(error))",
     ),
@@ -164,10 +164,10 @@ MUTANTS: Mapping[str, Mutant] = {
         " if self._next[partition] <= e.offset < following and not e.is_marker]; "
         "records, at_end = columns(entries), following == self._broker._log(partition).stable()",
     ),
-    "replay-skips": Mutant(
-        "a replay takes the last label of a range in the next range, and digests are not compared",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_commit",
+    "restore-skips": Mutant(
+        "a restore takes the last label of a range in the next range, and digests are not compared",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._commit",
         "take(labels)\n"
         "outputs = state.task.step(*inputs)\n"
         "digest = chain_digest(position.point.digest, ranges, outputs)\n"
@@ -176,17 +176,17 @@ MUTANTS: Mapping[str, Mutant] = {
         "if digest != commit.digest:",
         "take(labels - (labels > 2))\noutputs = state.task.step(*inputs)\ndigest = commit.digest\nif False:",
     ),
-    "replay-further": Mutant(
-        "a replay takes all records that were fetched, not only the recorded range",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_commit",
+    "restore-further": Mutant(
+        "a restore takes all records that were fetched, not only the recorded range",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._commit",
         "waiting.rows_below(end)",
         "waiting.rows_below(end) and len(waiting)",
     ),
     "configuration-skipped": Mutant(
-        "a replay ignores a change of the configuration",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_act",
+        "a restore ignores a change of the configuration",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._act",
         "state.task.apply(whole)",
         "pass",
     ),
@@ -198,9 +198,9 @@ MUTANTS: Mapping[str, Mutant] = {
         "for kind, text in self._pending_acts if self.position.point.sequence < 0 else ():",
     ),
     "breaker-forgotten": Mutant(
-        "the breaker does not count records that are replayed",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_commit",
+        "the breaker does not count records that a restore processes again",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._commit",
         "state.breaker.count(outputs.judged, outputs.stream_names)",
         "pass",
     ),
@@ -242,21 +242,21 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "gap-digest": Mutant(
         "after an accepted gap the chain of digests continues from the snapshot, not from the last commit",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_act",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._act",
         "read_gap(act.text).digest if act.kind == SKIP else position.point.digest",
         "position.point.digest",
     ),
     "hanging-published": Mutant(
         "a task commits while a transaction hangs in its partitions",
-        "stream_app/lost_markers/hanging_transactions.py",
+        "stream_app/lost_markers/open_transactions.py",
         "OpenTransactions.holds",
         "return any(place.partition == number for place in self._waiting)",
         "return False",
     ),
     "hanging-overlooked": Mutant(
         "an answer counts for transactions that were opened after the question",
-        "stream_app/lost_markers/hanging_transactions.py",
+        "stream_app/lost_markers/open_transactions.py",
         "OpenTransactions.add",
         "self._question = None",
         "pass",
@@ -264,15 +264,15 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "hanging-left": Mutant(
         "a process does not end the hanging transactions of its predecessor",
-        "stream_app/worker/transaction_watch.py",
-        "TransactionWatch.begin",
-        "self.sweep(open_places(self._ports.cluster, places))",
+        "stream_app/lost_markers/hanging_transactions.py",
+        "HangingTransactions.begin",
+        "self._sweep(tuple(open_ends(self._cluster, places)))",
         "pass",
     ),
     "stop-forgotten": Mutant(
         "a restore counts malformed records from before a stop",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_act",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._act",
         "state.breaker.forget(read_stop(whole.text).stream)",
         "pass",
         ("tests/unit/live/test_stopped_streams.py::test_a_resume_counts_for_the_next_owner",),
@@ -314,8 +314,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "reset-unread": Mutant(
         "a restore ignores the reset of a stream",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_act",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._act",
         "state.task.apply(whole)",
         "whole.kind == 'reset' or state.task.apply(whole)",
     ),
@@ -370,17 +370,17 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "never-taken-over": Mutant(
         "a worker does not end the hanging transactions of a process that is gone",
-        "stream_app/worker/transaction_watch.py",
-        "TransactionWatch._end_gone",
+        "stream_app/lost_markers/hanging_transactions.py",
+        "HangingTransactions._end_gone",
         "for name, chosen in gone.items():",
         "for name, chosen in ():",
     ),
-    "replay-headers-anywhere": Mutant(
-        "a dead letter whose input record has a header of `areba dlq replay` is taken for a record of a replay",
+    "resend-headers-anywhere": Mutant(
+        "a dead letter whose input record has a header of `areba dlq resend` is taken for a record of a replay",
         "stream_app/lost_markers/output_logs.py",
         "OutputPartition._load",
-        "if not is_of_a_replay(headers):",
-        'if not any(name.startswith("areba.replay") for name, _ in headers):',
+        "if not is_of_a_resend(headers):",
+        'if not any(name.startswith("areba.resend") for name, _ in headers):',
     ),
     "configuration-early": Mutant(
         "a configuration is applied although its batch, and so its act, may not fit the transaction",
@@ -432,8 +432,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "repair-unsaved": Mutant(
         "a repair prevents snapshots until the next record comes",
-        "stream_app/recovery/replay.py",
-        "Replay._replay_act",
+        "stream_app/recovery/reprocessing.py",
+        "Reprocessing._act",
         "position.has_changed |= act.kind not in (REPAIR, SNAPSHOT)",
         "position.has_changed |= act.kind != SNAPSHOT",
         ("tests/unit/worker/retention/test_retention_watch.py::test_a_repair_does_not_prevent_a_snapshot",),

@@ -76,7 +76,7 @@ def test_every_mutant_has_its_lines(name: str) -> None:
 
 
 @pytest.mark.slow(10)
-@pytest.mark.parametrize("name", ["offsets-unsent", "replay-skips"])
+@pytest.mark.parametrize("name", ["offsets-unsent", "restore-skips"])
 def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
     """A hunt that finds nothing may be broken. `python -m tests.simulation --mutants` hunts the other mutants."""
     found = hunt_one(name, 100, "")

@@ -38,7 +38,7 @@ class TaskHealth:
     Attributes:
         state: Where it is.
         committed: Offsets (examples, labels); None: not known yet.
-        restored: The offsets that its replay has reached; None: its replay has not begun, or has ended.
+        restored: The offsets that its restore has reached; None: it has not begun, or has ended.
         problem: Why it is parked.
         stopped: The reasons of the streams that the breaker has stopped, by stream.
         hanging: Where a transaction does not end for which it waits; "" for nowhere.
@@ -255,7 +255,7 @@ class HealthObserver(Observer):
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record the progress of a task's restore."""
         super().restoring(task, state, offsets, goal)
-        if state is TaskState.REPLAYING:  # progress has been read
+        if state is TaskState.REPROCESSING:  # progress has been read
             self._committed[task] = goal
         self._change(task, state=state, restored=offsets)
 
