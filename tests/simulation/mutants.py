@@ -376,7 +376,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "for name, chosen in ():",
     ),
     "resend-headers-anywhere": Mutant(
-        "a dead letter whose input record has a header of `areba dlq resend` is taken for a record of a replay",
+        "a dead letter whose input record has a header of `areba dlq resend` is taken for a record of a resend",
         "stream_app/lost_markers/output_logs.py",
         "OutputPartition._load",
         "if not is_of_a_resend(headers):",

@@ -61,7 +61,7 @@ def test_the_changelog_has_nothing_left_although_no_record_comes() -> None:
 
 
 def test_a_restore_gives_the_same_models_wherever_it_begins() -> None:
-    """A snapshot from before the mark, the mark in the replay, or a snapshot after it: the bits are the same."""
+    """A snapshot from before the mark, the mark in the restore, or a snapshot after it: the bits are the same."""
     digests = set()
     for snapshots_ms, crashes in ((0, ()), (0, (0, 3, 9)), (86_400_000, (0,)), (0, range(12))):
         made = application(snapshots_ms)

@@ -107,7 +107,7 @@ def test_stopping_while_restoring() -> None:
 
 
 def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weeks of commits are read while they are replayed, so that only a bounded number is in memory."""
+    """Weeks of commits are read while they are processed again, so that only a bounded number is in memory."""
     world = World(make_config(worker={"max_batch_records": 1}))
     world.send(40)
     member = started(world.worker())
