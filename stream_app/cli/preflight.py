@@ -11,7 +11,7 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
-from stream_app.backends.partition_count import last_commits, tasks_of
+from stream_app.backends.progress import last_commits, tasks_of
 from stream_app.backends.retention import age_risk, deleted_text, duration, retention_of
 from stream_app.cli.checks import group_rights
 from stream_app.cli.machine_memory import memory_limit_bytes
@@ -20,7 +20,7 @@ from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
 from stream_app.jit.cache import base_folder, is_read_only
-from stream_app.recovery.output_logs import deleted_outputs
+from stream_app.lost_markers.output_logs import deleted_outputs
 from stream_app.worker.round_transaction import output_ids
 
 READ_S = 3.0
@@ -100,7 +100,7 @@ def preflight(
     else:
         yield from _topics(config, cluster, found)
     if len(found) == len(config.topics):
-        for check in (_retention, _unread, _rights, _reads, _tasks, _clock, _memory):
+        for check in (_retention, _unread, _rights, _reads, check_tasks, _clock, _memory):
             yield from _guarded(check, config, cluster, found)
     yield from _consumer(try_consumer)
     yield from _identity(config, cluster, try_transaction)
@@ -217,7 +217,7 @@ def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo])
         yield Result(Level.OK, "rights", "the brokers deny no operation on topics and groups")
 
 
-def _tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def check_tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Find tasks that cannot be restored, and output topics that were deleted and created again."""
     views = inspect(cluster, config).tasks
     parked = [view for view in views if view.code is not None]

@@ -56,7 +56,7 @@ def run_worker(
     Raises:
         ArebaError: See `stream_app.errors`.
     """
-    with _observed(config, SystemClock()) as observer:
+    with open_observer(config, SystemClock()) as observer:
         report_restarts(restarts, observer.figures, was_fenced=was_fenced)
         restarted = any(restarts)
         _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced, adopts=adopts)
@@ -71,7 +71,7 @@ def report_restarts(restarts: Restarts, figures: Figures, *, was_fenced: bool) -
 
 
 @contextmanager
-def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
+def open_observer(config: Config, clock: Clock) -> Iterator[Observer]:
     """Yield the observer that the worker reports to; with `worker.http_port`, serve its pages meanwhile.
 
     Raises:

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.partitioner import Misplaced
 from stream_app.errors import StateError
+from stream_app.live.live_task import BatchCounts
 from stream_app.log_lines import LogLine
 from stream_app.pipeline.outputs import DeadCount, Erased
 from stream_app.records import Reason
-from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 
 _INFO, _WARNING, _ERROR = logging.INFO, logging.WARNING, logging.ERROR

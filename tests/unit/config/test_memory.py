@@ -18,7 +18,7 @@ from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
 from stream_app.worker.reports.figures import Figures
 from stream_app.worker.reports.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
 from stream_app.worker.reports.observer import Observer
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns
 
 QUEUES_BYTES = (262_144 + 16_384) * 1024
 
@@ -79,11 +79,11 @@ import gc, sys
 from pathlib import Path
 import numpy as np
 from stream_app.serialization import codec
-from stream_app.recovery.changelog import Loaded
-from stream_app.recovery.commit_point import Anchor
-from stream_app.recovery.snapshot_writer import SnapshotTimes, SnapshotWriter
+from stream_app.snapshot.kept_snapshots import KeptSnapshots
+from stream_app.live.position import Anchor
+from stream_app.live.snapshot_writer import SnapshotTimes, SnapshotWriter
 from stream_app.config import Config
-from stream_app.recovery.buffers import WaitingRecords
+from stream_app.live.buffers import WaitingRecords
 from stream_app.config.memory_bound import bound_of
 from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.record_columns import RawRecords
@@ -144,7 +144,7 @@ sides = WaitingRecords(), WaitingRecords()
 for side in sides:
     while side.bytes < config.worker.buffer_bytes:
         side.add(Fetched(TopicPartition("t", 0), raw([example(k) for k in range(500)], T), at_end=False, position=0))
-writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), Loaded())
+writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), KeptSnapshots())
 writer.begin(task, Anchor(1, bytes(32), (0, 0), 0), (0, 0, 0), lambda: 0.0)
 bound = bound_of(config, settings, int(sys.argv[2]))
 print(resident() - before, bound.streams // 2 + bound.task, task.allocated_bytes)
@@ -203,12 +203,12 @@ def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogC
 
 def test_what_is_allocated_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The log reports memory when it has grown, `/metrics` always; `inspect` reports the size of the snapshots."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     world.send(20)
     with caplog.at_level(logging.INFO):
-        _turns(member, until=_all_at(member, 20))
+        take_turns(member, until=all_at(member, 20))
         world.clock.advance(61)
         member.turn()
     allocated = observer.figures.values()[MEMORY_ALLOCATED]

@@ -24,7 +24,7 @@ from stream_app.worker.reports.events import Assigned
 from stream_app.worker.reports.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from stream_app.worker.reports.observer import Observer
 from tests.support.pages import get
-from tests.support.world import _config
+from tests.support.world import make_config
 
 
 def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
@@ -159,7 +159,7 @@ def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a port nothing listens, and a start does not spend half a second importing the metrics library."""
     monkeypatch.setattr(http, "PageServer", None)
-    with start._observed(_config(), ManualClock()) as observer:
+    with start.open_observer(make_config(), ManualClock()) as observer:
         assert not observer.publishes
     code = (
         "import sys; from stream_app.admin import inspect_tasks; from stream_app.cli import main, start; "
@@ -173,11 +173,11 @@ def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     """The server answers from the start, and frees its port however the worker ends."""
     caplog.set_level(logging.INFO)
-    config = _config(worker={"http_port": 0})
+    config = make_config(worker={"http_port": 0})
     ports = []
 
     def die() -> None:
-        with start._observed(config, ManualClock()) as observer:
+        with start.open_observer(config, ManualClock()) as observer:
             assert observer.publishes
             found = re.search(r"serving http://127\.0\.0\.1:(\d+)/alive http", caplog.text)
             assert found is not None
@@ -190,8 +190,8 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
     [port] = ports
     with pytest.raises(ConnectionRefusedError):
         get(port)
-    again = _config(worker={"http_port": port})
-    with start._observed(again, ManualClock()):
+    again = make_config(worker={"http_port": port})
+    with start.open_observer(again, ManualClock()):
         assert get(port)[0] == 503
 
 

@@ -6,7 +6,7 @@ before the task is restored. So the owner of a task asks, once nothing is open i
 
 1. Which transactions were committed? A transaction counts as committed if any of its records can be read: its progress
    record, or a record of its outputs. Otherwise nobody has seen it, and it counts as aborted. The progress records of
-   transactions that cannot be read are found by reading uncommitted records (`_attempts`).
+   transactions that cannot be read are found by reading uncommitted records (`find_attempts`).
 2. Which outputs of committed transactions cannot be read? Each commit record has the offset at which its outputs begin
    in each partition, and their count. No record after a hanging one is readable, so the missing outputs of a
    partition are those of the last commits there.
@@ -23,11 +23,12 @@ wrote. Otherwise the last records of each output partition are read.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from stream_app.backends.progress import Recorded
+from stream_app.backends.reading import read_in_steps
+from stream_app.lost_markers.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, windows_of
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import ADOPT, REPAIR, RESET, SEED, SKIP, Act, Commit
-from stream_app.recovery.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, read_rows, windows_of
 
 BY_OPERATORS = frozenset({RESET, SEED, SKIP})
 """Acts that commands write, one at a time; they belong to no transaction of a worker."""
@@ -37,13 +38,6 @@ MARK_OFFSETS = 2
 
 SWEEP_KEY = b"sweep"
 """The key of records that are never committed (see `hanging_transactions`)."""
-
-
-class Recorded(NamedTuple):
-    """A progress record and its offset; -1 where it cannot be read."""
-
-    record: Commit | Act
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ class _Attempt:
         return self.records[-1]
 
 
-def _attempts(rows: Iterable[tuple[bytes | None, bytes | None]], decode: "Decoder") -> list[_Attempt]:
+def find_attempts(rows: Iterable[tuple[bytes | None, bytes | None]], decode: "Decoder") -> list[_Attempt]:
     """Return the transactions in the order of their records, from (key, value) of records that cannot be read."""
     found: list[_Attempt] = []
     records: list[Commit | Act] = []
@@ -242,7 +236,7 @@ def _read_attempts(
 
     reader = logs.uncommitted()
     try:
-        yield from read_rows(reader, start, end, take)
+        yield from read_in_steps(reader, start, end, take)
     finally:
         reader.close()
-    return _attempts(rows, decode)
+    return find_attempts(rows, decode)
