@@ -93,7 +93,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "stream_app/worker/rounds.py",
         "Rounds.settle",
         "self._tasks.start_over([part.task for part in parts], error)\nreturn",
-        "self._observer.aborted(str(error))",
+        "self._observer.emit(events.Aborted(str(error)))",
     ),
     "snapshot-ahead": Mutant(
         "a snapshot is taken while the next batch is computed already",
