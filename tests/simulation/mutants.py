@@ -92,7 +92,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "an aborted transaction is taken for a commit",
         "stream_app/worker/rounds.py",
         "Rounds.settle",
-        "self._tasks.start_over([part.task for part in parts], error)\nreturn",
+        "self.start_over([part.task for part in parts], error)\nreturn",
         "self._observer.emit(events.Aborted(str(error)))",
     ),
     "snapshot-ahead": Mutant(
