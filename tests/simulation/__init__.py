@@ -21,6 +21,5 @@ code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Tas
     checks.py            the checks at the end
     counts.py            consequences of faults that the outputs show
     many.py              thousands of seeds in several processes
-    mutants.py           known ways to break the code; hunt.py runs seeds, or tests, until each is found
-    site/                on the path of processes that run a mutant: changes one file at its import
+    mutants/             known ways to break the code, and the hunt for each
 """

@@ -9,9 +9,10 @@ import click
 import yaml
 from rich.console import Console
 
-from tests.simulation.hunt import MAX_SEEDS, hunt
 from tests.simulation.many import MAX_FAILURES, default_processes, run_many, run_seed, show
-from tests.simulation.mutants import MUTANTS, mutated
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.hunt import MAX_SEEDS, hunt
+from tests.simulation.mutants.mutant import mutated
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,6 +20,7 @@ from tests.simulation.mutants import MUTANTS, mutated
 @click.option("--seeds", help="A:B runs the seeds from A on, below B.")
 @click.option("--until-failure", is_flag=True, help="With --seeds: end at the first that fails.")
 @click.option("--mutants", is_flag=True, help="Break the code in known ways; each must be found.")
+@click.option("--quick", is_flag=True, help="With --mutants: only those of code that is not compiled.")
 @click.option(
     "--mutant",
     type=click.Choice(["", *MUTANTS]),
@@ -39,6 +41,7 @@ def main(
     seeds: str | None,
     until_failure: bool,
     mutants: bool,
+    quick: bool,
     mutant: str,
     max_seeds: int,
     processes: int,
@@ -50,7 +53,9 @@ def main(
     if sum((seed is not None, seeds is not None, mutants)) != 1:
         raise click.UsageError("one of --seed, --seeds and --mutants is needed")
     if mutants:
-        names = [mutant] if mutant else list(MUTANTS)
+        names = (
+            [mutant] if mutant else [name for name, one in MUTANTS.items() if not (quick and one.is_of_compiled_code)]
+        )
         sys.exit(0 if hunt(names, max_seeds, settings, processes, console) else 1)
     if mutant:
         sys.exit(_mutated(mutant))
@@ -63,7 +68,7 @@ def main(
 
 def _mutated(mutant: str) -> int:
     """Run this command again with the code broken; return the exit status."""
-    with mutated(mutant) as environment:
+    with mutated(MUTANTS[mutant]) as environment:
         again = [argument for argument in sys.argv[1:] if argument not in {"--mutant", mutant, f"--mutant={mutant}"}]
         return subprocess.run(
             [sys.executable, "-m", "tests.simulation", *again], env=environment, check=False
