@@ -6,7 +6,7 @@ from tests.simulation.mutants.changes import argument, assign, condition, drop, 
 from tests.simulation.mutants.mutant import Mutant
 
 # fmt: off
-BY_TEST: Mapping[str, Mutant] = {
+BY_TESTS: Mapping[str, Mutant] = {
     "limit-forgotten": Mutant("after a record that was too large, the topic's limit is not read again",
         "stream_app.worker.owned_tasks:OwnedTasks.start_over", condition("RecordTooLargeError", "False"),
         tests="unit/worker/test_wrong_records.py::test_a_limit_that_was_lowered_is_read_again"),

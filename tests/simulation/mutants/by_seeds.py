@@ -6,7 +6,7 @@ from tests.simulation.mutants.changes import argument, assign, condition, drop, 
 from tests.simulation.mutants.mutant import Mutant
 
 # fmt: off
-BY_SEED: Mapping[str, Mutant] = {
+BY_SEEDS: Mapping[str, Mutant] = {
     "offsets-unsent": Mutant("a transaction carries outputs and progress, but no offsets",
         "stream_app.worker.round_transaction:RoundTransaction._write", drop("send_offsets"), seed=22),
     "offsets-one-short": Mutant("the offset of the last record is committed, not the next offset",
