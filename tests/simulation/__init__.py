@@ -2,7 +2,7 @@
 
     python -m tests.simulation --seed N       run one seed again, with a trace
     python -m tests.simulation --seeds A:B    run many, and count how often each kind of fault hit
-    python -m tests.simulation --mutants      break the code in known ways, each of which must be found
+    python -m tests.simulation --mutants all  break the code in known ways, each of which must be found
 
 A seed decides everything: the shape of the application, its inputs, who runs when, and which faults come where. The
 code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Task`; only its ports are wrapped.

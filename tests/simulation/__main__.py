@@ -19,8 +19,11 @@ from tests.simulation.mutants.mutant import mutated
 @click.option("--seed", type=click.IntRange(0), help="One seed, with a trace of what was done.")
 @click.option("--seeds", help="A:B runs the seeds from A on, below B.")
 @click.option("--until-failure", is_flag=True, help="With --seeds: end at the first that fails.")
-@click.option("--mutants", is_flag=True, help="Break the code in known ways; each must be found.")
-@click.option("--quick", is_flag=True, help="With --mutants: only those of code that is not compiled.")
+@click.option(
+    "--mutants",
+    type=click.Choice(["all", "quick"]),
+    help="Break the code in known ways, each of which must be found; `quick` leaves out compiled code.",
+)
 @click.option(
     "--mutant",
     type=click.Choice(["", *MUTANTS]),
@@ -40,8 +43,7 @@ def main(
     seed: int | None,
     seeds: str | None,
     until_failure: bool,
-    mutants: bool,
-    quick: bool,
+    mutants: str | None,
     mutant: str,
     max_seeds: int,
     processes: int,
@@ -50,12 +52,11 @@ def main(
     """Run workers over an in-process log with faults at every call of a port, and check what was committed."""
     console = Console()
     sections = _sections(settings)
-    if sum((seed is not None, seeds is not None, mutants)) != 1:
+    if sum((seed is not None, seeds is not None, mutants is not None)) != 1:
         raise click.UsageError("one of --seed, --seeds and --mutants is needed")
     if mutants:
-        names = (
-            [mutant] if mutant else [name for name, one in MUTANTS.items() if not (quick and one.is_of_compiled_code)]
-        )
+        chosen = [name for name, one in MUTANTS.items() if mutants == "all" or not one.is_of_compiled_code]
+        names = [mutant] if mutant else chosen
         sys.exit(0 if hunt(names, max_seeds, settings, processes, console) else 1)
     if mutant:
         sys.exit(_mutated(mutant))

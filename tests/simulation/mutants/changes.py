@@ -31,7 +31,7 @@ def drop(name: str) -> Change:
     return instead(name, "pass")
 
 
-def assigned(name: str, value: str) -> Change:
+def assign(name: str, value: str) -> Change:
     """Assign another value to `name`."""
     return instead(name, f"{name} = {value}")
 
@@ -101,7 +101,7 @@ def without(name: str) -> Change:
     return (rewrite,)
 
 
-def replaced(old: str, new: str) -> Change:
+def replace(old: str, new: str) -> Change:
     """Replace an expression by another."""
     return (lambda node: _expression(new) if _is(node, old) else None,)
 

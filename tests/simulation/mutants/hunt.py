@@ -39,12 +39,12 @@ class Hunted(NamedTuple):
 def hunt_one(name: str, max_seeds: int, settings: str) -> Hunted:
     """Run the mutant's tests, or its seed and then others, until one of them finds the mutant."""
     mutant = MUTANTS[name]
-    tests = ["pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.found_by]
+    tests = ["pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{test}" for test in mutant.tests.split())]
     options = ["tests.simulation", "--until-failure", "--processes", "1", "--settings", settings, "--seeds"]
     seeds = [[*options, f"{mutant.seed}:{mutant.seed + 1}"], [*options, f"0:{max_seeds}"]]
     hunted = Hunted(name, "", "")
     with mutated(mutant) as environment:
-        for command in [tests] if mutant.found_by else seeds:
+        for command in [tests] if mutant.tests else seeds:
             hunted = _run(name, command, environment)
             if hunted.found_by:
                 break

@@ -24,14 +24,14 @@ class Mutant(NamedTuple):
             a colon, the complete module.
         change: The change of that function.
         seed: The seed of the simulation that found it last, which is tried first.
-        found_by: The tests that must fail; if there are none, a seed of the simulation must fail.
+        tests: The tests that must fail, below `tests`, with spaces between them; if there are none, a seed must fail.
     """
 
     what: str
     place: str
     change: Change
     seed: int = 0
-    found_by: tuple[str, ...] = ()
+    tests: str = ""
 
     @property
     def path(self) -> Path:
