@@ -93,12 +93,8 @@ BY_SEEDS: Mapping[str, Mutant] = {
         "stream_app.pipeline.stream_state:_columns_of", replace("record.timestamp_ms", "1")),
     "outputs-unrepaired": Mutant("a restore assumes that all committed outputs can be read",
         "stream_app.recovery.output_logs:OutputPartition.missing", returns("frozenset()")),
-    "lost-progress": Mutant("a restore takes every transaction whose progress record cannot be read for aborted",
-        "stream_app.recovery.settle:_committed", returns("[]")),
     "snapshot-unfound": Mutant("a restore does not find the snapshots that progress names",
         "stream_app.recovery.changelog:find_snapshots", condition("SNAPSHOT_KEY", "False")),
-    "named-unread": Mutant("a snapshot is named before it, and the outputs before it, can be read",
-        "stream_app.recovery.live_task:LiveTask.advance", instead("self.unnamed_ends", "self.name_snapshot()")),
     "never-taken-over": Mutant("a worker does not end the hanging transactions of a process that is gone",
         "stream_app.worker.transaction_watch:TransactionWatch._end_gone", loop("gone", "()")),
     "replay-headers-anywhere": Mutant(

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 
-from tests.simulation.mutants.changes import argument, assign, condition, drop, loop, replace, returns, without
+from tests.simulation.mutants.changes import argument, assign, condition, drop, instead, loop, replace, returns, without
 from tests.simulation.mutants.mutant import Mutant
 
 # fmt: off
 BY_TESTS: Mapping[str, Mutant] = {
+    "named-unread": Mutant("a snapshot is named before it, and the outputs before it, can be read",
+        "stream_app.recovery.live_task:LiveTask.advance", instead("self.unnamed_ends", "self.name_snapshot()"),
+        tests="unit/recovery/test_changelog.py::test_a_snapshot_is_not_named_before_it_can_be_read"),
+    "lost-progress": Mutant("a restore takes every transaction whose progress record cannot be read for aborted",
+        "stream_app.recovery.settle:_committed", returns("[]"),
+        tests="unit/recovery/test_changelog_damage.py::test_the_first_commit_lost_its_marker_in_progress"),
     "limit-forgotten": Mutant("after a record that was too large, the topic's limit is not read again",
         "stream_app.worker.owned_tasks:OwnedTasks.start_over", condition("RecordTooLargeError", "False"),
         tests="unit/worker/test_wrong_records.py::test_a_limit_that_was_lowered_is_read_again"),
