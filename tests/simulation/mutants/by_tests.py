@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 
-from tests.simulation.mutants.changes import argument, assign, condition, drop, loop, replace, returns, without
+from tests.simulation.mutants.changes import argument, assign, condition, drop, instead, loop, replace, returns, without
 from tests.simulation.mutants.mutant import Mutant
 
 # fmt: off
 BY_TESTS: Mapping[str, Mutant] = {
+    "named-unread": Mutant("a snapshot is named before it, and the outputs before it, can be read",
+        "stream_app.live.live_task:LiveTask.advance", instead("self.unnamed_ends", "self.name_snapshot()"),
+        tests="unit/recovery/test_changelog.py::test_a_snapshot_is_not_named_before_it_can_be_read"),
+    "lost-progress": Mutant("a restore takes every transaction whose progress record cannot be read for aborted",
+        "stream_app.lost_markers.settle:_committed", returns("[]"),
+        tests="unit/recovery/test_changelog_damage.py::test_the_first_commit_lost_its_marker_in_progress"),
     "limit-forgotten": Mutant("after a record that was too large, the topic's limit is not read again",
         "stream_app.worker.owned_tasks:OwnedTasks.start_over", condition("RecordTooLargeError", "False"),
         tests="unit/worker/test_wrong_records.py::test_a_limit_that_was_lowered_is_read_again"),
@@ -17,20 +23,20 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.worker.restorer:Restorer._judge", condition("progress_end", "False"),
         tests="unit/recovery/test_restore_refused.py::test_a_zombie_that_wakes_while_restoring_is_no_damage"),
     "hanging-overlooked": Mutant("an answer counts for transactions that were opened after the question",
-        "stream_app.recovery.hanging_transactions:OpenTransactions.add", drop("self._question"),
+        "stream_app.lost_markers.hanging_transactions:OpenTransactions.add", drop("self._question"),
         tests="unit/backends/test_slow_brokers.py::test_an_answer_says_nothing_about_what_was_opened_later"),
     "stop-forgotten": Mutant("a restore counts malformed records from before a stop",
         "stream_app.recovery.replay:Replay._replay_act", drop("forget"),
-        tests="unit/recovery/test_stopped_streams.py::test_a_resume_counts_for_the_next_owner"),
+        tests="unit/live/test_stopped_streams.py::test_a_resume_counts_for_the_next_owner"),
     "configuration-early": Mutant(
         "a configuration is applied although its batch, and so its act, may not fit the transaction",
-        "stream_app.recovery.live_task:LiveTask.compute", condition("must", "False"),
+        "stream_app.live.live_task:LiveTask.compute", condition("must", "False"),
         tests="unit/pipeline/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot"),
     "retention-ignored": Mutant("a task that is never idle saves nothing before its inputs are deleted",
-        "stream_app.recovery.snapshot_writer:SnapshotWriter.look", assign("is_old", "False"),
+        "stream_app.live.snapshot_writer:SnapshotWriter.look", assign("is_old", "False"),
         tests="unit/worker/retention/test_retention_watch.py::test_a_task_that_is_never_idle_saves_its_state_in_time"),
     "deletion-ignored": Mutant("a live task does not notice that needed inputs were deleted",
-        "stream_app.recovery.snapshot_writer:SnapshotWriter.look", assign("is_gone", "False"),
+        "stream_app.live.snapshot_writer:SnapshotWriter.look", assign("is_gone", "False"),
         tests="unit/worker/retention/test_retention_watch.py::test_deleted_inputs_lead_to_a_snapshot_at_once"),
     "repair-unsaved": Mutant("a repair prevents snapshots until the next record comes",
         "stream_app.recovery.replay:Replay._replay_act", replace("(REPAIR, SNAPSHOT)", "(SNAPSHOT,)"),
@@ -45,7 +51,7 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.snapshot.segments:Book.draft", condition("is_new", "False"),
         tests="unit/pipeline/test_erasing.py::test_no_byte_of_a_snapshot_or_of_a_model_is_left"),
     "erasure-unsaved": Mutant("a task takes no snapshots after an erasure, so the changelog keeps what was erased",
-        "stream_app.recovery.snapshot_writer:SnapshotWriter.purge", drop("self._purges"),
+        "stream_app.live.snapshot_writer:SnapshotWriter.purge", drop("self._purges"),
         tests="unit/recovery/test_erase.py::test_the_changelog_has_nothing_left_although_no_record_comes"),
     "erased-rows-stay": Mutant("queues keep the rows of erased examples",
         "stream_app.learners.methods.erasing:erase_queued", assign("gone", "np.zeros(len(rows), np.bool_)"),
@@ -62,10 +68,10 @@ BY_TESTS: Mapping[str, Mutant] = {
         tests="unit/learners/test_task_learners.py::test_no_two_learners_have_one_seed"),
     "gap-unread": Mutant("a worker does not notice records that others wrote between its own",
         "stream_app.worker.round_transaction:RoundTransaction._gaps", loop("parts", "()"),
-        tests="unit/recovery/test_settle.py::test_the_second_of_two_writers_ends"),
+        tests="unit/lost_markers/test_settle.py::test_the_second_of_two_writers_ends"),
     "foreign-unread": Mutant("a restore takes records of other writers for those of the task",
-        "stream_app.recovery.output_logs:OutputPartition.first_foreign", returns("None"),
-        tests="unit/recovery/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused"),
+        "stream_app.lost_markers.output_logs:OutputPartition.first_foreign", returns("None"),
+        tests="unit/lost_markers/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused"),
     "tie-to-labels": Mutant("of an example and a label with the same time, the label goes first",
         "stream_app.pipeline.merge:_merge",
         replace("example_times[example] <= label_times[label]", "example_times[example] < label_times[label]"),
@@ -87,10 +93,10 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.learners.networks.adam", assign("_KEEP2, _TAKE2", "_KEEP1, _TAKE1"),
         tests="property/test_learner_oracle.py::test_scores_of_a_task"),
     "schema-ids-forgotten": Mutant("after a restart, schema ids that only the progress topic has are unknown",
-        "stream_app.recovery.live_task:LiveTask.start",
+        "stream_app.live.live_task:LiveTask.start",
         replace("self._request.settings.with_schema_ids(self.task.settings.schema_ids)", "self._request.settings"),
         tests="unit/worker/test_wire_formats.py::test_a_new_schema_id_is_recorded_and_never_asked_for_again"),
     "registry-unawaited": Mutant("while the registry is away, records with a new schema id become dead letters",
-        "stream_app.recovery.live_task:LiveTask._knows_schemas", replace("ids is not None", "True"),
+        "stream_app.live.live_task:LiveTask._knows_schemas", replace("ids is not None", "True"),
         tests="unit/worker/test_wire_formats.py::test_a_registry_that_is_away_stops_the_task_alone"),
 }
