@@ -3,16 +3,17 @@
 import logging
 import sys
 
-from ops.reference.page import PAGE, page
+from ops.reference import changes, example, page
 
 
 def main() -> None:
-    """Write the page; with `--check`, exit with status 1 if the page is stale."""
+    """Write the pages; with `--check`, exit with status 1 if any is stale."""
     logging.disable(logging.WARNING)  # the dead letter of the example is meant
-    text = page()
+    texts = {page.PAGE: page.page(), example.FILE: example.example(), changes.PAGE: changes.changes_page()}
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.read_text(encoding="utf-8") == text else 1)
-    PAGE.write_text(text, encoding="utf-8")
+        sys.exit(any(path.read_text(encoding="utf-8") != text for path, text in texts.items()))
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """The settings: names, defaults, values and meanings from the configuration's classes."""
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.reference.text import sentence, table
-from stream_app.config import METHOD_FACTS, Config, has_setting
+from stream_app.config import METHOD_FACTS, Config, LearnerSettings, has_setting
+from stream_app.config.values import Settings
 
 VARIABLES = {
     "AREBA__SECTION__KEY": "Overrides `section.key` of the configuration file (`AREBA_SECTION__KEY` works, too). In "
@@ -19,8 +21,9 @@ VARIABLES = {
 }
 
 
-def attributes_of(docstring: str) -> Mapping[str, str]:
-    """Read the `Attributes:` section of a docstring: the text of each attribute by its name."""
+def attributes_of(documented: type) -> Mapping[str, str]:
+    """Read the `Attributes:` section of a class's docstring: the text of each attribute by its name."""
+    docstring = inspect.getdoc(documented) or ""
     found: dict[str, str] = {}
     name = ""
     for line in docstring.partition("Attributes:\n")[2].splitlines():
@@ -34,25 +37,7 @@ def attributes_of(docstring: str) -> Mapping[str, str]:
     return found
 
 
-MEANINGS: Mapping[str, str] = {
-    "application.id": "name of the application: its consumer group, the beginning of the names of its own topics and "
-    "transactional ids, and the seed of its models",
-    "application.instance": "name of this worker among the workers of the application; keep it over restarts",
-    "metrics.every_labels": "labels of a stream between two metric records of a learner",
-    "metrics.fading_factor": "fading factor of the prequential sums; 1 never forgets",
-    "metrics.change_detector": "method that detects when a learner began to recognise a class worse than before",
-    "limits.max_streams_per_task": "most streams of a task; records of further streams become dead letters "
-    "`unknown-stream`",
-    "limits.max_record_bytes": "largest size of a value in bytes; a larger record becomes a dead letter `too-large`",
-    "limits.max_features": "most features of an example; an example with more becomes a dead letter `wrong-dimension`",
-    "breaker.in_a_row": "malformed records of one input in a row that stop their stream until `areba resume`",
-    "breaker.share": "share of malformed records among all records of a stream in one input that stops the stream",
-    "breaker.share_after_records": "records since a stream's first malformed record after which this share counts",
-}
-"""Settings that the configuration's classes describe in one sentence together."""
-
-
-def _values(schema: Mapping[str, Any]) -> str:
+def values(schema: Mapping[str, Any]) -> str:
     """Say which values a setting takes."""
     choices = [choice for choice in schema.get("anyOf", [schema]) if choice.get("type") != "null"]
     schema = choices[0] if choices else schema
@@ -65,51 +50,49 @@ def _values(schema: Mapping[str, Any]) -> str:
     is_above = "gt" in schema or "exclusiveMinimum" in schema
     is_below = "lt" in schema or "exclusiveMaximum" in schema
     if least is not None:
-        text += f" {'above' if is_above else 'from'} {least:,}"
+        text += f" {'above' if is_above else 'from'} {_number(least)}"
     if most is not None:
-        text += f" {'and below' if is_below else 'to' if not is_above else 'up to'} {most:,}"
+        text += f" {'and below' if is_below else 'to' if not is_above else 'up to'} {_number(most)}"
     return text
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else str(value)
 
 
 def settings_section() -> Iterator[str]:
     """Yield a table of each section of the configuration file, of learners, and of the environment."""
-    whole = Config.model_json_schema()
+    heads = ("setting", "default", "values", "change", "meaning")
+    properties = Config.model_json_schema()["properties"]
     defaults = Config().model_dump(mode="json")
-    single = []
-    for section, schema in whole["properties"].items():
-        if "$ref" not in schema and "allOf" not in schema:
-            single.append((section, schema))
+    meanings = attributes_of(Config)
+    top = []
+    for name, section in sections():
+        if section is None:
+            cells = (_top_default(name, defaults[name]), values(properties[name]), _change(Config, name))
+            top.append((f"`{name}`", *cells, sentence(meanings[name])))
             continue
-        definition = whole["$defs"][(schema.get("$ref") or schema["allOf"][0]["$ref"]).rpartition("/")[2]]
-        meanings = attributes_of(definition.get("description", ""))
-        yield f"### `{section}`\n"
+        yield f"### `{name}`\n"
+        own = attributes_of(section)
         rows = []
-        for key, field in definition["properties"].items():
-            default = "the host's name" if key == "instance" else _default(defaults[section][key])
-            name = f"{section}.{key}"
-            meaning = meanings.get(key) or MEANINGS[name]
-            rows.append((f"`{key}`", default, _values(field), sentence(meaning)))
-        yield from table(("setting", "default", "values", "meaning"), rows)
+        for key, schema in section.model_json_schema()["properties"].items():
+            default = "the host's name" if key == "instance" else _default(defaults[name][key])
+            rows.append((f"`{key}`", default, values(schema), _change(section, key), sentence(own[key])))
+        yield from table(heads, rows)
     yield "### At the top of the file\n"
-    yield from table(
-        ("setting", "default", "values", "meaning"),
-        (
-            (f"`{name}`", _top_default(name, defaults[name]), _values(field), sentence(TOP_LEVEL[name]))
-            for name, field in single
-        ),
-    )
-    yield from _learner_settings(whole["$defs"])
+    yield from table(heads, top)
+    yield from _learner_settings()
 
 
-TOP_LEVEL = {
-    "unknown_streams": "what a record of a stream that is not configured becomes: a dead letter, or the first record "
-    "of a new model with the learners below",
-    "predictions": "whose predictions are published",
-    "learners": "the learners by name, at most 16; their order is that of the outputs, and the first is the champion "
-    "unless a stream says otherwise",
-    "streams": "the streams by name, each with `features`, `champion`, any setting of a learner, and `learners` for "
-    "settings of one learner",
-}
+def sections() -> Iterator[tuple[str, type[Settings] | None]]:
+    """Yield the names at the top of the file; those of a section with its class."""
+    for name, field in Config.model_fields.items():
+        kind = field.annotation
+        yield name, kind if isinstance(kind, type) and issubclass(kind, Settings) else None
+
+
+def _change(section: type[Settings], name: str) -> str:
+    return "" if name in {"learners", "streams"} else f"`{section.change_of(name)}`"
 
 
 def _default(value: object) -> str:
@@ -122,19 +105,20 @@ def _top_default(name: str, value: object) -> str:
     return "`areba`, `baseline`" if name == "learners" else _default(value)
 
 
-def _learner_settings(definitions: Mapping[str, Any]) -> Iterator[str]:
-    definition = definitions["LearnerSettings"]
-    meanings = attributes_of(definition.get("description", ""))
+def _learner_settings() -> Iterator[str]:
+    meanings = attributes_of(LearnerSettings)
     yield "### A learner\n"
     yield "The settings of an entry of `learners`. A setting that the method does not have is an error.\n"
     rows = []
-    for key, field in definition["properties"].items():
+    for key, field in LearnerSettings.model_json_schema()["properties"].items():
         having = [f"`{method}`" for method, facts in METHOD_FACTS.items() if key in facts.settings]
         lacking = [f"`{method}`" for method in METHOD_FACTS if not has_setting(method, key)]
         every = f"all but {', '.join(lacking)}" if lacking else "all"
         methods = "your own" if key == "options" else ", ".join(having) or every
         default = _default(field["default"]) if "default" in field else "`{}`" if key == "options" else "required"
-        rows.append((f"`{key}`", default, _values(field), methods, sentence(meanings.get(key, ""))))
-    yield from table(("setting", "default", "values", "methods", "meaning"), rows)
+        rows.append(
+            (f"`{key}`", default, values(field), methods, _change(LearnerSettings, key), sentence(meanings[key]))
+        )
+    yield from table(("setting", "default", "values", "methods", "change", "meaning"), rows)
     yield "Environment variables:\n"
     yield from table(("variable", "meaning"), ((f"`{name}`", text) for name, text in VARIABLES.items()))

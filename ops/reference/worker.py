@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from inspect import getdoc
 
 from ops.reference.settings import attributes_of
 from ops.reference.text import table
@@ -53,7 +52,7 @@ def metrics_section() -> Iterator[str]:
 
 def meanings_of(words: type[StrEnum]) -> Mapping[str, str]:
     """Return the meaning of each word of an enumeration, from the attributes in its docstring."""
-    meanings = attributes_of(getdoc(words) or "")
+    meanings = attributes_of(words)
     return {word.value: meanings[word.name] for word in words}
 
 

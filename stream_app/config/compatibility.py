@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.task_settings import StreamSettings, TaskSettings
+from stream_app.config.values import Change
 
 _REMEDY = (
     "set it back, or start another application.id with another kafka.output_prefix on the same inputs (`areba state "
@@ -14,23 +15,6 @@ _REMEDY = (
 
 _HOLDS = "holds from now on"
 _RESTARTS = "starts again"
-
-TASK_SETTINGS_TAKEN_OVER = frozenset(
-    {
-        "join",
-        "predictions",
-        "unknown_streams",
-        "dead_letter_bytes",
-        "metrics.every_labels",
-        "metrics.change_detector",
-        "limits.max_streams_per_task",
-        "schema_ids",
-    }
-)
-"""Settings of a whole task that may change: the outcome of earlier records does not depend on them."""
-
-LEARNER_SETTINGS_TAKEN_OVER = frozenset({"theta", "learning_rate", "l2", "largest_cost", "cost_interval_labels"})
-"""Settings of a learner with which it keeps its state. Any other setting shapes the state, so the learner restarts."""
 
 
 class Running(NamedTuple):
@@ -84,7 +68,7 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     for key, value in after.items():
         if before.get(key) != value:
             text = f"{key}: {before.get(key)} -> {value}"
-            if key in TASK_SETTINGS_TAKEN_OVER or key.partition(".")[0] in TASK_SETTINGS_TAKEN_OVER:
+            if TaskSettings.change_of(key) is Change.TAKEN_OVER:
                 taken.append(f"{text} {_HOLDS}")
             else:
                 refused.append(f"{text} would change results: {_REMEDY}")
@@ -138,7 +122,7 @@ def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> I
         before, after = _leaves(old.learners[name].model_dump(mode="json")), _leaves(settings.model_dump(mode="json"))
         for key in dict.fromkeys((*before, *after)):
             if before.get(key) != after.get(key):
-                outcome = _HOLDS if key in LEARNER_SETTINGS_TAKEN_OVER else _RESTARTS
+                outcome = _HOLDS if _keeps_state(key) else _RESTARTS
                 yield _StreamChange(f"learners.{name}.{key}: {before.get(key)} -> {after.get(key)}", outcome, False)
 
 
@@ -158,7 +142,11 @@ def _removals(old: StreamSettings, new: StreamSettings, now: Running) -> Iterato
 def must_restart(old: LearnerSettings, new: LearnerSettings) -> bool:
     """Say whether a learner must restart because its state does not fit the new settings."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    return any(before.get(key) != after.get(key) for key in (*before, *after) if key not in LEARNER_SETTINGS_TAKEN_OVER)
+    return any(before.get(key) != after.get(key) for key in (*before, *after) if not _keeps_state(key))
+
+
+def _keeps_state(path: str) -> bool:
+    return LearnerSettings.change_of(path) is Change.TAKEN_OVER
 
 
 def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Hashable, Iterable, Iterator
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_type_hints
 
 from pydantic import (
     ConfigDict,
@@ -18,7 +18,7 @@ from pydantic import (
 
 from stream_app.config.messages import or_nearest
 from stream_app.config.methods import METHOD_FACTS
-from stream_app.config.values import Integer, Number, Options, Settings
+from stream_app.config.values import Change, Integer, Number, Options, Settings
 
 _SOME_HAVE = frozenset(name for facts in METHOD_FACTS.values() for name in facts.settings)
 
@@ -66,7 +66,8 @@ class LearnerSettings(Settings):
     decides `learning_rate`, `l2` and `scaler` itself. Any other setting is refused.
 
     Attributes:
-        method: One of `METHODS`, or `package.module:Class`: a user's own learner, which has `options` and no other.
+        method: A learning method (docs/models.md), or `package.module:Class`: a user's own learner, which has `options`
+            and no other setting.
         budget: B, the number of examples in both queues together; even.
         theta: Fading factor of the class sizes.
         window: W, the number of examples in the sliding window.
@@ -76,7 +77,7 @@ class LearnerSettings(Settings):
         ensemble_size: Number of networks in the ensemble.
         replay_per_class: The most examples of each class that RELAY keeps and draws from.
         learning_rate: Step size of Adam.
-        hidden: Number of units of each hidden layer.
+        hidden: Units of each of 1 to 8 hidden layers, each from 1 to 16,384.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
         scaler: `standard` scales features by their fading mean and deviation, updated at prediction, to at most 5
             either way; with `none`, a network takes features as they come, to at most 1e6 either way.
@@ -86,18 +87,20 @@ class LearnerSettings(Settings):
 
     model_config = ConfigDict(validate_default=False)
 
+    change: ClassVar[Change] = Change.RESTARTS
+
     method: str
     budget: Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)] = 20
-    theta: Annotated[Number, Field(gt=0, lt=1)] = 0.99
+    theta: Annotated[Number, Field(gt=0, lt=1), Change.TAKEN_OVER] = 0.99
     window: Annotated[Integer, Field(ge=1, le=10_000)] = 100
     cost: Cost = 19.0
-    largest_cost: Cost = 50.0
-    cost_interval_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 250
+    largest_cost: Annotated[Cost, Change.TAKEN_OVER] = 50.0
+    cost_interval_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000), Change.TAKEN_OVER] = 250
     ensemble_size: Annotated[Integer, Field(ge=1, le=100)] = 20
     replay_per_class: Annotated[Integer, Field(ge=1, le=10_000)] = 500
-    learning_rate: Annotated[Number, Field(gt=0, le=1)] = 0.01
+    learning_rate: Annotated[Number, Field(gt=0, le=1), Change.TAKEN_OVER] = 0.01
     hidden: Hidden = (8,)
-    l2: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    l2: Annotated[Number, Field(ge=0, le=1), Change.TAKEN_OVER] = 0.0
     scaler: Literal["none", "standard"] = "none"
     network: Annotated[str, StringConstraints(pattern=r"^(dense|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")] = "dense"
     options: Options = Field(default_factory=lambda: MappingProxyType({}))

@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -27,6 +27,7 @@ from stream_app.config.task_settings import (
 )
 from stream_app.config.values import (
     MAX_MS,
+    Change,
     Features,
     Frozen,
     Integer,
@@ -53,7 +54,7 @@ class ApplicationSettings(Settings):
     """
 
     id: TopicName = "areba"
-    instance: TopicName = Field(default_factory=_host)
+    instance: Annotated[TopicName, Change.FREE] = Field(default_factory=_host)
 
 
 TopicPrefix: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
@@ -65,13 +66,15 @@ class KafkaSettings(Settings):
     Attributes:
         bootstrap_servers: Addresses of some brokers.
         topic_prefix: Prefix of the names of all topics.
-        input_prefix: Prefix of the examples and labels topics, which applications may share; None takes `topic_prefix`.
+        input_prefix: Prefix of the examples and labels topics, which applications may share; by default `topic_prefix`.
         output_prefix: Prefix of the predictions, outcomes, metrics and dead-letters topics, which no two applications
-            may share; None takes `topic_prefix`.
+            may share; by default `topic_prefix`.
         all: Settings of every client.
         consumer: Settings of consumers.
         producer: Settings of producers.
     """
+
+    change: ClassVar[Change] = Change.FREE
 
     bootstrap_servers: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] = "127.0.0.1:9092"
     topic_prefix: TopicPrefix = ""
@@ -97,7 +100,9 @@ class SerializationSettings(Settings):
     """
 
     wire_format: WireFormatName = "avro_single_object"
-    schema_registry: Annotated[Frozen[RegistryName, ClientValue], WithoutPassword] = Field(default_factory=dict)
+    schema_registry: Annotated[Frozen[RegistryName, ClientValue], WithoutPassword, Change.FREE] = Field(
+        default_factory=dict
+    )
     schema_ids: SchemaIds = Field(default_factory=dict)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -127,9 +132,12 @@ class WorkerSettings(Settings):
         max_unlabelled_share: A warning is logged when more than this share of a stream's newest closed examples ended
             without a label; 1 is never.
         log_format: Format of the log's lines: `text`, or `json` with one object for each line.
-        http_port: Port that serves `/alive`, `/ready` and `/metrics`; 0 takes a free port and logs it; None is no port.
+        http_port: Port that serves `/alive`, `/ready` and `/metrics`; 0 takes a free port and logs it; by default
+            there is none.
         http_host: Address of this machine that the port belongs to.
     """
+
+    change: ClassVar[Change] = Change.FREE
 
     commit_interval_ms: Annotated[Integer, Field(ge=0, le=5_000)] = 10  # half of transaction.timeout.ms
     max_batch_records: Annotated[Integer, Field(ge=1, le=1_000_000)] = 10_000
@@ -153,6 +161,8 @@ class BreakerSettings(Settings):
         share: The stream stops when more than this share of its records is malformed.
         share_after_records: `share` counts only after this number of records from the first malformed record on.
     """
+
+    change: ClassVar[Change] = Change.FREE
 
     in_a_row: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
     share: Annotated[Number, Field(gt=0, le=1)] = 0.05
@@ -202,7 +212,25 @@ class ConflictsError(ValueError):
 
 
 class Config(Settings):
-    """The whole configuration of one process; its `repr` and `redacted()` show no secret."""
+    """The whole configuration of one process; its `repr` and `redacted()` show no secret.
+
+    Attributes:
+        application: See `ApplicationSettings`.
+        kafka: See `KafkaSettings`.
+        serialization: See `SerializationSettings`.
+        worker: See `WorkerSettings`.
+        join: See `JoinSettings`.
+        metrics: See `MetricSettings`.
+        limits: See `LimitSettings`.
+        breaker: See `BreakerSettings`.
+        unknown_streams: What a record of a stream that `streams` does not name becomes: a dead letter, or the first
+            record of a new model with the learners below.
+        predictions: Whose predictions are published.
+        learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
+            unless a stream says otherwise.
+        streams: The streams by name, each with `features`, `champion`, any setting of a learner, and `learners` for
+            settings of one learner.
+    """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)

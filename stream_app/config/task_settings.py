@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
@@ -12,6 +12,7 @@ from stream_app.config.messages import first_line
 from stream_app.config.values import (
     DAY_MS,
     MAX_MS,
+    Change,
     Features,
     Frozen,
     Integer,
@@ -87,6 +88,8 @@ class JoinSettings(Settings):
             `correct`: a label of a higher revision corrects the example's class.
     """
 
+    change: ClassVar[Change] = Change.TAKEN_OVER
+
     ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = 30 * DAY_MS
     max_clock_lead_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 3_600_000
     max_pending_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD)] = 100_000
@@ -115,8 +118,10 @@ class MetricSettings(Settings):
         change_detector: The method that detects that a learner has become worse at recognising a class.
     """
 
+    change: ClassVar[Change] = Change.TAKEN_OVER
+
     every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
-    fading_factor: Annotated[Number, Field(gt=0, le=1)] = 0.99
+    fading_factor: Annotated[Number, Field(gt=0, le=1), Change.FIXED] = 0.99
     change_detector: ChangeDetector = "hddm"
 
 
@@ -129,19 +134,20 @@ class LimitSettings(Settings):
         max_features: Most features of an example.
     """
 
-    max_streams_per_task: Annotated[Integer, Field(ge=1, le=100_000)] = 100
+    max_streams_per_task: Annotated[Integer, Field(ge=1, le=100_000), Change.TAKEN_OVER] = 100
     max_record_bytes: Annotated[Integer, Field(ge=100, le=100_000_000)] = 1_000_000
     max_features: Features = 10_000
 
 
-UnknownStreams: TypeAlias = Literal["dead-letter", "model"]
-Predictions: TypeAlias = Literal["champion", "all"]
-
+UnknownStreams: TypeAlias = Annotated[Literal["dead-letter", "model"], Change.TAKEN_OVER]
+Predictions: TypeAlias = Annotated[Literal["champion", "all"], Change.TAKEN_OVER]
 
 WireFormatName: TypeAlias = Literal["avro_single_object", "confluent"]
 
 SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
-SchemaIds: TypeAlias = Frozen[str, Annotated[tuple[SchemaId, ...], Field(min_length=1, max_length=1_000)]]
+SchemaIds: TypeAlias = Annotated[
+    Frozen[str, Annotated[tuple[SchemaId, ...], Field(min_length=1, max_length=1_000)]], Change.TAKEN_OVER
+]
 
 UNLIMITED_BYTES = 2**31 - 1
 """Stands for no limit: a batch in Kafka's protocol is never larger."""
@@ -173,7 +179,7 @@ class TaskSettings(Settings):
     limits: LimitSettings
     unknown_streams: UnknownStreams
     predictions: Predictions
-    dead_letter_bytes: Annotated[Integer, Field(ge=0)] = UNLIMITED_BYTES
+    dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = UNLIMITED_BYTES
     wire_format: WireFormatName
     schema_ids: SchemaIds
     streams: Frozen[StreamName, StreamSettings]

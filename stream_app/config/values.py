@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -83,10 +84,41 @@ MAX_MS = 3_653 * DAY_MS
 """Ten years: sums of such times fit 64 bits by far."""
 
 
+class Change(StrEnum):
+    """What happens when a setting of an application has another value after its workers have restarted.
+
+    A field declares it as metadata: `Annotated[Integer, Field(ge=1), Change.FIXED]`. Other fields take that of their
+    section, `Settings.change`.
+
+    Attributes:
+        FREE: No result depends on the setting.
+        TAKEN_OVER: The new value is taken over; the outcome of earlier records does not depend on it.
+        RESTARTS: The setting shapes the state of a learner, so the learner starts again without its former state.
+        FIXED: The worker refuses the new value.
+    """
+
+    FREE = "free"
+    TAKEN_OVER = "change"
+    RESTARTS = "learner"
+    FIXED = "fixed"
+
+
 class Settings(BaseModel):
     """Base class of a section: it is frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    change: ClassVar[Change] = Change.FIXED
+    """What a change of the section's fields does that declare nothing themselves."""
+
+    @classmethod
+    def change_of(cls, path: str) -> Change:
+        """Return what a change of a setting does, by its path in the section, such as `join.ttl_ms`."""
+        name, _, rest = path.partition(".")
+        field = cls.model_fields[name]
+        if rest and isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+            return field.annotation.change_of(rest)
+        return next((mark for mark in field.metadata if isinstance(mark, Change)), cls.change)
 
     @model_validator(mode="before")
     @classmethod

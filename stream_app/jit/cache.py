@@ -166,10 +166,10 @@ class SourcesCacheLocator(_CacheLocator):
 _save_overload: Callable[[Any, object, object], None] = Cache.save_overload
 
 
-def _save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
+def save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
     """Save compiled code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
     if not is_read_only(Path(cache.cache_path)):
         _save_overload(cache, signature, data)
 
 
-Cache.save_overload = _save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this
+Cache.save_overload = save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this

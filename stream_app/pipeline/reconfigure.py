@@ -46,15 +46,7 @@ class Origin(NamedTuple):
 
 def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequence[str]) -> bool:
     """Say whether the change affects streams that have state."""
-    apart = {
-        "streams",
-        "default_stream",
-        "unknown_streams",
-        "limits",
-        "dead_letter_bytes",
-        "wire_format",
-        "schema_ids",
-    }
+    apart = {"streams", "default_stream"}
     if before.model_dump(exclude=apart) != after.model_dump(exclude=apart):
         return True
     return any(_dump(before, name) != _dump(after, name) for name in running)

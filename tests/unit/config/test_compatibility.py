@@ -7,16 +7,11 @@ import pytest
 
 from stream_app.config import (
     JoinSettings,
-    LearnerSettings,
-    LimitSettings,
-    MetricSettings,
     Running,
-    StreamSettings,
-    TaskSettings,
     changes,
 )
 from stream_app.config.compatibility import Changes
-from tests.unit.config.support import FIVE_STREAMS, ROOT, read
+from tests.unit.config.support import FIVE_STREAMS, read
 
 FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}))
 """The state of a stream that has run."""
@@ -156,12 +151,3 @@ class TestChanges:
         old = "unknown_streams: model"
         found = self.between(tmp_path, old, old + "\nstreams: {a: {l2: 1}}", {"a": FRAUD})
         assert "learners.areba.l2: 0.0 -> 1.0 (streams: a) holds from now on" in found.taken_over
-
-    def test_every_setting_has_an_outcome(self) -> None:
-        """The page on changes mentions each setting, also one that is added later."""
-        page = (ROOT / "docs" / "changes.md").read_text()
-        task = TaskSettings.model_fields.keys() - {"streams", "default_stream", "application_id"}
-        names = {name for name in task if name not in ("join", "metrics", "limits")}
-        for section in (JoinSettings, MetricSettings, LimitSettings, LearnerSettings, StreamSettings):
-            names |= set(section.model_fields)
-        assert not {name for name in names if f"`{name}`" not in page}
