@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stream_app import schemas
-from stream_app.records import ID_WORDS, NO_INTEGER, NO_LONG, Bytes, Header, Headers, Longs
+from stream_app.records import ID_WORDS, NO_LONG, Bytes, Header, Headers, Longs
 
 Cell: TypeAlias = bytes | None
 
@@ -265,6 +265,9 @@ def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers
 
 Rows: TypeAlias = NDArray[np.void]
 """Rows of `PREDICTION_ROW` or `OUTCOME_ROW`."""
+
+NO_INTEGER = np.iinfo(np.int32).min
+"""Stands for null in a column of ints."""
 
 _DTYPES: Mapping[str, DTypeLike] = MappingProxyType({
     "id": (np.uint64, (ID_WORDS,)),

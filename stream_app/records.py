@@ -384,9 +384,6 @@ class Decoded:
 NO_LONG = np.iinfo(np.int64).min
 """Stands for null in a column of longs."""
 
-NO_INTEGER = np.iinfo(np.int32).min
-"""Stands for null in a column of ints."""
-
 
 def pack_id(text: str) -> Words:
     """Return an id as `ID_WORDS` uint64 words.

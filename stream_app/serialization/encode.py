@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.record_columns import PADDING_BYTES, BinaryColumn, Rows, columns_of
+from stream_app.record_columns import NO_INTEGER, PADDING_BYTES, BinaryColumn, Rows, columns_of
 from stream_app.records import (
     MAX_ID_BYTES,
     MAX_STREAM_BYTES,
-    NO_INTEGER,
     NO_LONG,
     Bytes,
     Example,
