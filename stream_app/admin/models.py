@@ -1,4 +1,4 @@
-"""`areba state rebuild` and `areba explain`: rebuild a task, and show how a prediction came about."""
+"""`areba state list` and `areba explain`: rebuild a task, and show how a prediction came about."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
