@@ -100,7 +100,7 @@ def preflight(
     else:
         yield from _topics(config, cluster, found)
     if len(found) == len(config.topics):
-        for check in (_retention, _unread, _rights, _reads, _tasks, _clock, _memory):
+        for check in (_retention, _unread, _rights, _reads, check_tasks, _clock, _memory):
             yield from _guarded(check, config, cluster, found)
     yield from _consumer(try_consumer)
     yield from _identity(config, cluster, try_transaction)
@@ -217,7 +217,7 @@ def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo])
         yield Result(Level.OK, "rights", "the brokers deny no operation on topics and groups")
 
 
-def _tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def check_tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Find tasks that cannot be restored, and output topics that were deleted and created again."""
     views = inspect(cluster, config).tasks
     parked = [view for view in views if view.code is not None]

@@ -52,7 +52,7 @@ def run_worker(
     Raises:
         ArebaError: See `stream_app.errors`.
     """
-    with _observed(config, SystemClock()) as observer:
+    with open_observer(config, SystemClock()) as observer:
         _report_restarts(restarts, observer, was_fenced=was_fenced)
         restarted = any(restarts)
         _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced, adopts=adopts)
@@ -65,7 +65,7 @@ def _report_restarts(restarts: Restarts, observer: Observer, *, was_fenced: bool
 
 
 @contextmanager
-def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
+def open_observer(config: Config, clock: Clock) -> Iterator[Observer]:
     """Yield the observer that the worker reports to; with `worker.http_port`, serve its pages meanwhile.
 
     Raises:

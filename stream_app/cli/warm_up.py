@@ -24,7 +24,7 @@ from stream_app.jit.compiler import reporting_compiled
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.worker.observer import Observer
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def warm_up(
     observer = observer or Observer(SystemClock())
     start = time.monotonic()
     try:
-        with observer.step("loading compiled code", COMPILE_STEP_LIMIT_S), _refusing_to_compile():
+        with observer.step("loading compiled code", COMPILE_STEP_LIMIT_S), refusing_to_compile():
             _rehearse(settings)
-    except _NotCompiledError as missing:
-        with _lock(should_stop) as is_held:
+    except NotCompiledError as missing:
+        with cache_lock(should_stop) as is_held:
             if not is_held:
                 return
             events.log(events.COMPILED_CODE_MISSING, LOG, function=missing)
@@ -80,12 +80,12 @@ def warm_up(
     events.log(events.COMPILED_CODE_READY, LOG, seconds=time.monotonic() - start)
 
 
-class _NotCompiledError(Exception):
+class NotCompiledError(Exception):
     """A function of this package is not in the cache."""
 
 
 @contextmanager
-def _refusing_to_compile() -> Iterator[None]:
+def refusing_to_compile() -> Iterator[None]:
     """Allow loading from the cache only.
 
     Raises:
@@ -101,7 +101,7 @@ def _refusing_to_compile() -> Iterator[None]:
         def on_start(self, event: Any) -> None:  # noqa: ANN401  (as above)
             function = event.data["dispatcher"].py_func
             if function.__module__.partition(".")[0] == package:
-                raise _NotCompiledError(f"{function.__module__}.{function.__name__}")
+                raise NotCompiledError(f"{function.__module__}.{function.__name__}")
 
         def on_end(self, event: Any) -> None:  # noqa: ANN401  (as above)
             """Do nothing."""
@@ -157,7 +157,7 @@ def _rehearse_changes(task: "Task", settings: TaskSettings, feature_counts: dict
             }
         )
     )
-    marks = [Mark(one.stream, MarkKind.ERASE, digests=digest_of(one.stream, one.id)) for one in pending]
+    marks = [Mark(one.stream, MarkKind.ERASE, digests=id_digest(one.stream, one.id)) for one in pending]
     task.step(_raw(marks), _raw([]))
 
 
@@ -168,7 +168,7 @@ def _with_another_learner(stream: StreamSettings) -> StreamSettings:
 
 
 @contextmanager
-def _lock(should_stop: Callable[[], bool]) -> Iterator[bool]:
+def cache_lock(should_stop: Callable[[], bool]) -> Iterator[bool]:
     """Hold the lock of the cache; yield False when asked to stop. A cache that cannot be changed needs no lock."""
     lock = base_folder() / "lock"
     if is_read_only(lock.parent):

@@ -38,7 +38,7 @@ class _Schema(NamedTuple):
 
 
 @cache
-def _schemas() -> Mapping[bytes, _Schema]:
+def known_schemas() -> Mapping[bytes, _Schema]:
     """Return the schemas of all public record types by the first bytes of their values."""
     found = {}
     for (name, _), text in schemas.sources().items():
@@ -59,7 +59,7 @@ def decode(value: bytes) -> PublicRecord:
         WrongSchemaError: The value does not begin with the fingerprint of a schema of this version.
         UndecodableError: The rest is not a record of that schema, or bytes are left over.
     """
-    schema = _schemas().get(value[:HEADER_BYTES])
+    schema = known_schemas().get(value[:HEADER_BYTES])
     if schema is None:
         text = f"unknown schema: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}"
         is_confluent = value.startswith(CONFLUENT_MAGIC) and len(value) >= CONFLUENT_HEADER_BYTES
@@ -93,7 +93,7 @@ class ConfluentDecoder:
         schema_id = int.from_bytes(value[len(CONFLUENT_MAGIC) : CONFLUENT_HEADER_BYTES], "big")
         schema = self._known.get(schema_id)
         if schema is None:
-            schema = _schemas().get(_header(json.loads(self._schema_text(schema_id))))
+            schema = known_schemas().get(_header(json.loads(self._schema_text(schema_id))))
             if schema is None:
                 raise WrongSchemaError(f"unknown schema: id {schema_id} is not one of this version's schemas")
             self._known[schema_id] = schema

@@ -47,7 +47,7 @@ COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|impor
 
 IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
 
-DIGEST_CHARACTERS = 16
+_DIGEST_CHARACTERS = 16
 
 
 def base_folder() -> Path:
@@ -94,12 +94,12 @@ def is_compiled_in(path: Path, package: Path = PACKAGE) -> bool:
     return path.relative_to(package).as_posix().startswith(CONSTANTS) or COMPILES.search(path.read_bytes()) is not None
 
 
-def digest_of(paths: Iterable[Path]) -> str:
+def sources_digest(paths: Iterable[Path]) -> str:
     """Name the compiled code of these sources."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(_contents_digest(path))
-    return digest.hexdigest()[:DIGEST_CHARACTERS]
+    return digest.hexdigest()[:_DIGEST_CHARACTERS]
 
 
 @cache
@@ -118,7 +118,7 @@ def folder_of(path: Path) -> Path:
     inside = path.is_relative_to(PACKAGE)
     name = ".".join((path.relative_to(PACKAGE) if inside else Path(*path.parts[-2:])).with_suffix("").parts)
     versions = base_folder() / name
-    folder = versions / digest_of(sources_of(path))
+    folder = versions / sources_digest(sources_of(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if is_read_only(folder):
         return folder
@@ -165,10 +165,10 @@ class SourcesCacheLocator(_CacheLocator):
 _save_overload: Callable[[Any, object, object], None] = Cache.save_overload
 
 
-def _save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
+def save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
     """Save compiled code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
     if not is_read_only(Path(cache.cache_path)):
         _save_overload(cache, signature, data)
 
 
-Cache.save_overload = _save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this
+Cache.save_overload = save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this

@@ -6,7 +6,7 @@ before the task is restored. So the owner of a task asks, once nothing is open i
 
 1. Which transactions were committed? A transaction counts as committed if any of its records can be read: its progress
    record, or a record of its outputs. Otherwise nobody has seen it, and it counts as aborted. The progress records of
-   transactions that cannot be read are found by reading uncommitted records (`_attempts`).
+   transactions that cannot be read are found by reading uncommitted records (`find_attempts`).
 2. Which outputs of committed transactions cannot be read? Each commit record has the offset at which its outputs begin
    in each partition, and their count. No record after a hanging one is readable, so the missing outputs of a
    partition are those of the last commits there.
@@ -81,7 +81,7 @@ class _Attempt:
         return self.records[-1]
 
 
-def _attempts(rows: Iterable[tuple[bytes | None, bytes | None]], decode: "Decoder") -> list[_Attempt]:
+def find_attempts(rows: Iterable[tuple[bytes | None, bytes | None]], decode: "Decoder") -> list[_Attempt]:
     """Return the transactions in the order of their records, from (key, value) of records that cannot be read."""
     found: list[_Attempt] = []
     records: list[Commit | Act] = []
@@ -245,4 +245,4 @@ def _read_attempts(
         yield from read_rows(reader, start, end, take)
     finally:
         reader.close()
-    return _attempts(rows, decode)
+    return find_attempts(rows, decode)

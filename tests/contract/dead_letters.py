@@ -164,12 +164,14 @@ class DeadLetterTopics:
         return [int(row.headers[-1][1] or b"") for row in rows if row.headers and row.headers[-1][0] == SENT_BACK]
 
 
-def _examples(count: int) -> list[bytes | None]:
+def encoded(count: int) -> list[bytes | None]:
+    """Return the values of this number of examples."""
     return [codec.encode(Example("pumps", str(number), [0.5, number])) for number in range(count)]
 
 
-def _letters(count: int) -> list[Letter]:
+def make_letters(count: int) -> list[Letter]:
+    """Return a dead letter for each of this number of examples."""
     return [
         Letter("unknown-stream", value, offset, event_time_ms=START_MS + offset)
-        for offset, value in enumerate(_examples(count))
+        for offset, value in enumerate(encoded(count))
     ]

@@ -21,7 +21,7 @@ from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, read_replay
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
-from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Letter, _examples, _letters
+from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Letter, encoded, make_letters
 
 
 @pytest.fixture
@@ -73,21 +73,21 @@ def test_a_kill_on_the_way(
     """A tool that is killed before or after any commit: the next run sends exactly what is left."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 4)
     here = world()
-    here.write(_letters(10))
+    here.write(make_letters(10))
     with pytest.raises(Died):
         here.replay(dies=lambda transaction: Dying(transaction, commits, dies_after=dies_after))
     # the first transaction records that a replay begins
     sent = 4 * max(0, commits - 1 - (not dies_after))
     done = here.replay()
     assert (done.sent.total(), done.before) == (10 - sent, sent)
-    assert [row.value for row in here.rows(here.names.examples)] == _examples(10)
+    assert [row.value for row in here.rows(here.names.examples)] == encoded(10)
     assert sorted(here.marks()) == list(range(10))
 
 
 def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics]) -> None:
     """An open transaction of a worker must not make the tool believe that nothing was sent back before."""
     here = world()
-    here.write(_letters(3))
+    here.write(make_letters(3))
     worker = here.backend.transaction(f"{here.config.application.id}-w2")
     here.write([Letter("undecodable", b"x", 9)], worker)
     place = TopicPartition(here.names.dead_letters, 0)
@@ -117,7 +117,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
     """Two operators run the tool together: the first gets an error, and no record is sent twice."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
     here = world()
-    here.write(_letters(6))
+    here.write(make_letters(6))
     others: list[ReplayResult] = []
 
     class Slow(Dying):
@@ -129,13 +129,13 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
     with pytest.raises(FencedError):
         here.replay(dies=lambda transaction: Slow(transaction, -1, dies_after=True))
     assert others[0].sent.total() == 6
-    assert [row.value for row in here.rows(here.names.examples)] == _examples(6)
+    assert [row.value for row in here.rows(here.names.examples)] == encoded(6)
 
 
 def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLetterTopics]) -> None:
     """A record that is sent back before the cause is fixed becomes a new dead letter, with one set of headers."""
     here = world()
-    value = _examples(1)[0]
+    value = encoded(1)[0]
     here.write([Letter("unknown-stream", value, 0, headers=(TRACE,))])
     here.replay()
     (back,) = here.rows(here.names.examples)
@@ -175,7 +175,7 @@ def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) ->
     stranger = codec.encode(Example("fans", "1", [1.0]))
     here.write(
         [
-            Letter("bad-time", _examples(1)[0], 0, event_time_ms=0),
+            Letter("bad-time", encoded(1)[0], 0, event_time_ms=0),
             Letter("undecodable", b"z", 8, event_time_ms=-1),
             Letter("unknown-stream", stranger, 1, key=b"fans"),
             Letter("undecodable", b"x", 2, topic="elsewhere"),
@@ -257,7 +257,7 @@ def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopic
 def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable[..., DeadLetterTopics]) -> None:
     """The record that is sent back would have lost its headers silently."""
     here = world()
-    here.write([Letter("unknown-stream", _examples(1)[0], 0, headers=UNREADABLE_HEADERS)])
+    here.write([Letter("unknown-stream", encoded(1)[0], 0, headers=UNREADABLE_HEADERS)])
     done = here.replay()
     assert list(done.refused.values()) == [["0:0"]]
     assert not here.rows(here.names.examples)
@@ -282,7 +282,7 @@ def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None
     here.write(
         [
             Letter("undecodable", b"a", 0),
-            Letter("unknown-stream", _examples(1)[0], 1, key=b"other"),
+            Letter("unknown-stream", encoded(1)[0], 1, key=b"other"),
             Letter("undecodable", b"c", 2, key=b"fans"),
             Letter("late-label", codec.encode(Label("fans", "1", 0)), 3, "labels", START_MS + 10),
         ]
@@ -328,7 +328,7 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
     headers: Sequence[Header] = (("source", b"a scale\x1b[2J"), ("raw", b"\xff\x00"), ("none", None))
     here.write(
         [
-            Letter("conflicting-example", _examples(1)[0], 12, headers=headers),
+            Letter("conflicting-example", encoded(1)[0], 12, headers=headers),
             Letter("undecodable", b"\x00" * 5_000, 13, key=None),
         ]
     )
@@ -348,7 +348,7 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
         "decoded      Example(stream='pumps', id='0', features=(0.5, 0.0))",
     ):
         assert line in text
-    value = _examples(1)[0] or b""
+    value = encoded(1)[0] or b""
     assert text[-2].startswith(f"  00000000  {value[:16].hex(' ')}  ")
     here.replay(Selection(record_ids=frozenset({RecordId(0, 0)})))
     again = show_letter(here.cluster, here.config, RecordId(0, 0))
@@ -364,7 +364,7 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
 def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """A typing error must not look like an empty topic."""
     here = world()
-    here.write(_letters(1))
+    here.write(make_letters(1))
     here.replay()
     end = here.cluster.watermarks(TopicPartition(here.names.dead_letters, 0)).high
     mark = here.rows(here.names.dead_letters)[-1].offset

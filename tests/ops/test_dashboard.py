@@ -17,7 +17,7 @@ from stream_app.dashboard.server import listen, server
 from stream_app.records import Example, Label, Metric
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _config, _started
+from tests.support.world import World, make_config, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,9 +99,9 @@ def test_the_page_shows_what_the_topics_hold(
     """A wrong figure on a page that looks good would be believed, and a stopped worker overlooked."""
     monkeypatch.setattr(module, "STALLED_S", 0.2)
     caplog.set_level("ERROR")
-    world = World(_config(worker={"max_batch_records": 500}, metrics={"every_labels": 20}))
+    world = World(make_config(worker={"max_batch_records": 500}, metrics={"every_labels": 20}))
     _send(world, 0, EXAMPLES)
-    worker = _started(world.worker())
+    worker = started(world.worker())
     _process(worker, EXAMPLES)
     feed = Feed(world.cluster, world.config, SystemClock(), {"s0": [DRIFT]})
     with closing(listen("127.0.0.1", 0)) as listening:

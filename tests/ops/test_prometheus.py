@@ -15,7 +15,7 @@ from stream_app.worker.pages.http import PageServer, pages_of
 from tests.ops.monitoring import DASHBOARD, MONITORING, queries
 from tests.ops.prometheus import Prometheus, prometheus_of, tool
 from tests.support.pages import get
-from tests.support.world import World, _all_at, _config, _started, _turns
+from tests.support.world import World, all_at, make_config, started, take_turns
 
 pytestmark = pytest.mark.ops
 
@@ -28,12 +28,12 @@ VARIABLES = {"$instance": ".*", "$stream": ".*", "$__rate_interval": "1m"}
 @pytest.fixture(scope="module")
 def prometheus() -> Iterator[Prometheus]:
     """Start a Prometheus that scrapes a worker with something in every metric."""
-    world = World(_config(worker={"snapshot_after_ms": 0, "max_batch_records": 100}))
+    world = World(make_config(worker={"snapshot_after_ms": 0, "max_batch_records": 100}))
     observer = HealthObserver(world.clock)
     observer.restarted(errors=0, outages=0, was_fenced=False)
     world.send(RECORDS)
-    member = _started(world.worker(observer=observer))
-    _turns(member, until=_all_at(member, RECORDS))
+    member = started(world.worker(observer=observer))
+    take_turns(member, until=all_at(member, RECORDS))
     for _ in range(4):
         world.clock.advance(2)
         member.turn()

@@ -13,11 +13,11 @@ from stream_app.worker.worker import Worker
 from tests.support.world import (
     PARTITIONS,
     World,
-    _all_at,
-    _config,
-    _never,
-    _started,
-    _turns,
+    all_at,
+    make_config,
+    never,
+    started,
+    take_turns,
 )
 
 EVERY = {"snapshot_after_ms": 0}
@@ -27,7 +27,7 @@ EVERY = {"snapshot_after_ms": 0}
 def snapshot_world(**sections: object) -> World:
     """Return a world whose workers take a snapshot after every commit."""
     worker = {**EVERY, **(sections.pop("worker", {}) or {})}  # type: ignore[dict-item]
-    return World(_config(worker=worker, **sections))
+    return World(make_config(worker=worker, **sections))
 
 
 def changelog_of(world: World, number: int) -> TopicPartition:
@@ -56,9 +56,9 @@ def saved_world(count: int = 20, lives: int = 3, first: int = 0) -> World:
     world = snapshot_world()
     for life in range(lives):
         world.send(count // lives, first=first + life * (count // lives))
-        member = _started(world.worker())
-        _turns(member, until=_all_at(member, (life + 1) * (count // lives)))
-        _turns(member, until=is_idle(member))
+        member = started(world.worker())
+        take_turns(member, until=all_at(member, (life + 1) * (count // lives)))
+        take_turns(member, until=is_idle(member))
     return world
 
 
@@ -86,4 +86,4 @@ def die_unnamed(world: World) -> None:
     """Let a worker take snapshots and die before progress names them."""
     dying = world.worker(transaction=_DyingUnnamed(world))
     with pytest.raises(UnknownOutcomeError, match="killed"):
-        dying.run(_never())
+        dying.run(never())

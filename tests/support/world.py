@@ -37,7 +37,8 @@ MAX_POLL_INTERVAL_S = 300.0
 """The setting of the in-process log: a member that does not poll for this time is removed from its group."""
 
 
-def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
+def make_config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
+    """Return a small configuration with these sections, or these values of a section."""
     data: dict[str, Any] = {
         "application": {"id": "app", "instance": "w"},
         "streams": {"s0": {"features": 1}, "s1": {"features": 1}},
@@ -53,7 +54,7 @@ def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
 class World:
     """A broker with the topics of an application, and the workers on it."""
 
-    config: Config = field(default_factory=_config)
+    config: Config = field(default_factory=make_config)
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
@@ -149,7 +150,7 @@ class World:
         return [record for record in found if isinstance(record, Commit | Act)]
 
 
-def _turns(*members: Worker, until: Callable[[], bool]) -> None:
+def take_turns(*members: Worker, until: Callable[[], bool]) -> None:
     """Let the workers take turns until the condition is true."""
     for _ in range(TURNS):
         if until():
@@ -159,7 +160,7 @@ def _turns(*members: Worker, until: Callable[[], bool]) -> None:
     raise AssertionError([(task.number, task.state, task.offsets) for member in members for task in member.tasks])
 
 
-def _never() -> Callable[[], bool]:
+def never() -> Callable[[], bool]:
     """Return the condition of a worker that must end by itself."""
     asked = 0
 
@@ -172,7 +173,7 @@ def _never() -> Callable[[], bool]:
     return should_stop
 
 
-def _all_at(member: Worker, offset: int, state: TaskState = TaskState.LIVE) -> Callable[[], bool]:
+def all_at(member: Worker, offset: int, state: TaskState = TaskState.LIVE) -> Callable[[], bool]:
     """Return the condition that a worker has all tasks, processed up to this offset."""
     return lambda: (
         len(member.tasks) == PARTITIONS
@@ -180,7 +181,7 @@ def _all_at(member: Worker, offset: int, state: TaskState = TaskState.LIVE) -> C
     )
 
 
-def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
+def all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
     """Return the condition that a worker has all tasks, processed at least up to this offset."""
     return lambda: (
         len(member.tasks) == PARTITIONS
@@ -188,38 +189,39 @@ def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
     )
 
 
-def _reaches(member: Worker, offsets: tuple[int, int]) -> bool:
+def reaches(member: Worker, offsets: tuple[int, int]) -> bool:
     """Say whether a live task is at these offsets."""
     return any(task.state is TaskState.LIVE and task.offsets == offsets for task in member.tasks)
 
 
-def _started(member: Worker) -> Worker:
+def started(member: Worker) -> Worker:
+    """Start a worker, and return it."""
     member.start()
     return member
 
 
-def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+def undisturbed_outputs(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
     """Return the outputs of a single worker that processes records in portions of these sizes."""
     calm = World()
-    member = _started(calm.worker())
+    member = started(calm.worker())
     sent = 0
     for count in counts:
         calm.send(count, first=sent)
         sent += count
-        _turns(member, until=_all_at(member, sent))
+        take_turns(member, until=all_at(member, sent))
     return calm.outputs()
 
 
-def _world_after(count: int = 20) -> World:
+def world_after(count: int = 20) -> World:
     """Return a world whose worker has processed this number of records of each partition."""
     world = World()
     world.send(count)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, count))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, count))
     return world
 
 
-class _Failing(EmbeddedTransaction):
+class FailingTransaction(EmbeddedTransaction):
     """A transaction that fails at the commits that the test chooses."""
 
     def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
@@ -237,7 +239,7 @@ class _Failing(EmbeddedTransaction):
         super().commit()
 
 
-class _Ticking(ManualClock):
+class TickingClock(ManualClock):
     """A clock that advances with every call, so that a slice of a restore ends after each commit record."""
 
     def monotonic_s(self) -> float:
@@ -249,7 +251,7 @@ class _Ticking(ManualClock):
 BREAKER = {"breaker": {"in_a_row": 3}}
 
 
-class _Dying(EmbeddedTransaction):
+class DyingTransaction(EmbeddedTransaction):
     """A transaction whose process dies after the n-th commit, before the worker gets its result."""
 
     def __init__(self, world: World, commits: int) -> None:

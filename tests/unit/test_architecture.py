@@ -233,6 +233,28 @@ def test_no_test_module_imports_another() -> None:
     assert wrong == []
 
 
+def test_no_module_uses_a_private_name_of_another() -> None:
+    """Who changes a private name looks at its own file alone, and would break the files that use it."""
+    wrong = []
+    for path in (path for folder in MEASURED for path in sorted((ROOT / folder).rglob("*.py"))):
+        imported: set[str] = set()
+        for node in nodes(path):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in MEASURED:
+                imported |= {alias.asname or alias.name for alias in node.names if alias.name.islower()}
+                wrong += [f"{path}: imports {alias.name}" for alias in node.names if _is_private(alias.name)]
+        wrong += [
+            f"{path}: uses {node.value.id}.{node.attr}"
+            for node in nodes(path)
+            if isinstance(node, ast.Attribute) and _is_private(node.attr)
+            if isinstance(node.value, ast.Name) and node.value.id in imported
+        ]
+    assert wrong == []
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 def test_every_task_of_the_shell_draws_a_key() -> None:
     """A writer of the inputs chooses ids, and could slow a task down if the hash had no secret key."""
     wrong = []

@@ -17,7 +17,7 @@ from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import HealthObserver, TaskHealth
 from stream_app.worker.pages.http import values_of
 from tests.support.damages.world import stopped_world
-from tests.support.world import World, _all_at, _config, _started, _Ticking, _turns
+from tests.support.world import TickingClock, World, all_at, make_config, started, take_turns
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -33,14 +33,14 @@ def test_no_place_has_words_of_its_own() -> None:
 def test_a_restore_shows_its_states(caplog: pytest.LogCaptureFixture) -> None:
     """An operator sees the step of a restore by the same word in the log, in `/ready` and in `/metrics`."""
     caplog.set_level(logging.INFO)
-    world = World(_config(worker={"max_batch_records": 1, "snapshot_after_ms": 0}))
+    world = World(make_config(worker={"max_batch_records": 1, "snapshot_after_ms": 0}))
     world.send(30)
-    first = _started(world.worker())
-    _turns(first, until=_all_at(first, 30))
-    _turns(first, until=lambda: not any(task.is_saving for task in first.tasks))
-    world.use(_Ticking())
+    first = started(world.worker())
+    take_turns(first, until=all_at(first, 30))
+    take_turns(first, until=lambda: not any(task.is_saving for task in first.tasks))
+    world.use(TickingClock())
     observer = HealthObserver(world.clock)
-    again = _started(world.worker(observer=observer))
+    again = started(world.worker(observer=observer))
     seen: list[str] = []
 
     def done() -> bool:
@@ -50,9 +50,9 @@ def test_a_restore_shows_its_states(caplog: pytest.LogCaptureFixture) -> None:
             shown = values_of(health)[metrics.TASK_STATE]
             assert [labels[1] for labels, value in shown.items() if labels[0] == str(number) and value] == [task.state]
             seen.append(task.state)
-        return _all_at(again, 30)()
+        return all_at(again, 30)()
 
-    _turns(again, until=done)
+    take_turns(again, until=done)
     assert {*seen} <= {*REPORTED}
     assert {"loading", "replaying", "live"} <= {*seen}
     logged = {fields["state"] for one in caplog.records if "state" in (fields := getattr(one, "fields", {}))}

@@ -115,7 +115,8 @@ CHANGES: Sequence[Mapping[str, Any]] = (
 
 
 @lru_cache(maxsize=4096)
-def _configuration(choice: Choice, late: bool) -> Config:
+def make_configuration(choice: Choice, late: bool) -> Config:
+    """Return the configuration of a choice, before or after its change."""
     streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
     change = CHANGES[choice.change] if late else {}
     names = {**streams, **change.get("streams", {})}

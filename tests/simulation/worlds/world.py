@@ -41,7 +41,7 @@ from tests.simulation.ports import (
 from tests.simulation.schedule import Scheduler, SimulatedBroker, VirtualClock
 from tests.simulation.worlds.commands import run_at_once
 from tests.simulation.worlds.processes import Process, Say
-from tests.simulation.worlds.shape import SMALLEST_BYTES, Shape, _configuration
+from tests.simulation.worlds.shape import SMALLEST_BYTES, Shape, make_configuration
 from tests.simulation.worlds.year import Year
 from tests.support.rows import Read, Sent
 
@@ -163,7 +163,7 @@ class World:
         return self._configs[key]
 
     def _new_config(self, instance: str) -> Config:
-        made = _configuration(self.shape.choice, self.version > 0)
+        made = make_configuration(self.shape.choice, self.version > 0)
         application = made.application.model_copy(update={"instance": instance})
         changed = made.model_copy(update={"application": application})
         if self.without:

@@ -5,22 +5,23 @@ from typing import Any
 from stream_app.backends.base import TopicPartition
 from stream_app.records import Commit
 from stream_app.worker.worker import Worker
-from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import BREAKER, PARTITIONS, World, all_at, make_config, started, take_turns
 
 
 def stopped_world(**options: Any) -> tuple[World, Worker]:  # noqa: ANN401  (as the worker takes them)
     """Return a world in which stream s0 of task 0 is stopped, and s1 of task 1 is not; each sent 7 examples."""
-    world = World(_config(**BREAKER))
+    world = World(make_config(**BREAKER))
     world.send(6)
     world.garbage(0)
-    member = _started(world.worker(**options))
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(9, 6), (6, 6)])
+    member = started(world.worker(**options))
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(9, 6), (6, 6)])
     world.send(1, first=6)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(10, 7), (7, 7)])
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(10, 7), (7, 7)])
     return world, member
 
 
-def _last(world: World, partition: int = 0) -> Commit:
+def last_commit(world: World, partition: int = 0) -> Commit:
+    """Return the last commit record of a task's progress."""
     last = [record for record in world.progress(partition) if isinstance(record, Commit)][-1]
     assert isinstance(last, Commit)
     return last
@@ -29,37 +30,39 @@ def _last(world: World, partition: int = 0) -> Commit:
 COUNT = 40
 
 
-def _processed(count: int = COUNT, *, after_ms: int = 0) -> tuple[World, Worker]:
+def processed_world(count: int = COUNT, *, after_ms: int = 0) -> tuple[World, Worker]:
     """Run a worker until it has processed this number of records of each partition and written its snapshots."""
-    world = World(_config(worker={"snapshot_after_ms": after_ms}))
+    world = World(make_config(worker={"snapshot_after_ms": after_ms}))
     world.send(count)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, count))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, count))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     return world, member
 
 
 # Topics ---------------------------------------------------------------------------------------------------------------
 
 
-def _lose_examples(world: World) -> None:
+def lose_examples(world: World) -> None:
+    """Delete the first examples of each partition."""
     for number in range(PARTITIONS):
         world.broker.delete_before(TopicPartition(world.config.topics.examples, number), 7)
 
 
-def _lose_progress(world: World) -> None:
+def lose_progress(world: World) -> None:
+    """Delete the first records of each task's progress."""
     for number in range(PARTITIONS):
         world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 3)
 
 
-def _empty_progress(world: World) -> None:
+def empty_progress(world: World) -> None:
     """Delete all records of progress, as `kafka-delete-records.sh` does."""
     for number in range(PARTITIONS):
         place = TopicPartition(world.config.topics.progress, number)
         world.broker.delete_before(place, world.cluster.watermarks(place).high)
 
 
-def _recreate_progress(world: World) -> None:
+def recreate_progress(world: World) -> None:
     """Delete progress and create it again."""
     name = world.config.topics.progress
     world.broker.delete_topic(name)
@@ -69,39 +72,40 @@ def _recreate_progress(world: World) -> None:
 # The group's offsets --------------------------------------------------------------------------------------------------
 
 
-def _committed(world: World) -> dict[TopicPartition, int]:
+def committed_offsets(world: World) -> dict[TopicPartition, int]:
+    """Return the offsets that the group has committed."""
     return dict(world.broker.groups.group("app").offsets)
 
 
 def _commit_offsets(world: World, offset: int) -> None:
     """Commit this offset for all inputs of the group."""
-    for place in _committed(world):
+    for place in committed_offsets(world):
         world.broker.groups.group("app").offsets[place] = offset
 
 
-def _lose_offsets(world: World) -> None:
+def lose_offsets(world: World) -> None:
     """Delete the group, or let its offsets expire."""
     world.broker.groups.group("app").offsets.clear()
 
 
-def _lose_labels(world: World) -> None:
+def lose_labels(world: World) -> None:
     """Delete the offsets of one topic."""
     for number in range(PARTITIONS):
         del world.broker.groups.group("app").offsets[TopicPartition(world.config.topics.labels, number)]
 
 
-def _to_the_first(world: World) -> None:
+def to_the_first(world: World) -> None:
     """Reset the offsets as `kafka-consumer-groups.sh --reset-offsets --to-earliest` does."""
     _commit_offsets(world, 0)
 
 
-def _one_back(world: World) -> None:
+def one_back(world: World) -> None:
     """Commit one offset less for the examples alone."""
-    for place, known in _committed(world).items():
+    for place, known in committed_offsets(world).items():
         if place.topic == world.config.topics.examples:
             world.broker.groups.group("app").offsets[place] = known - 1
 
 
-def _beyond_the_end(world: World) -> None:
+def beyond_the_end(world: World) -> None:
     """Commit offsets that the inputs do not have."""
     _commit_offsets(world, 1_000)

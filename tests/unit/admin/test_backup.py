@@ -19,7 +19,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.model_file import read_model_file
 from stream_app.verify.verify import verify
 from tests.support import world as worlds
-from tests.support.world import MAX_POLL_INTERVAL_S, World, _all_beyond, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, all_beyond, make_config, started, take_turns
 
 STREAMS = ("s0", "S0", "pumps", "größe/ä", "a.b", "..", "x" * 200)
 """Names that a file system ignores the case of, forbids, or finds too long."""
@@ -31,7 +31,7 @@ CONFIG: dict[str, Any] = {
 
 
 def _application(name: str = "app", **sections: object) -> World:
-    config = _config(application={"id": name})
+    config = make_config(application={"id": name})
     data = {**config.model_dump(exclude_unset=True, mode="json"), **CONFIG, **sections}
     return World(type(config).model_validate(data, context={}))
 
@@ -48,9 +48,9 @@ def _send(world: World, count: int, first: int = 0) -> None:
 def _run(world: World, count: int, first: int = 0) -> None:
     """Let a worker process examples and labels of every stream, and stop it."""
     _send(world, count, first)
-    member = _started(world.worker())
+    member = started(world.worker())
     ends = [len(world.rows("examples", task)) for task in range(worlds.PARTITIONS)]
-    _turns(
+    take_turns(
         member,
         until=lambda: (
             len(member.tasks) == worlds.PARTITIONS
@@ -120,8 +120,8 @@ def test_a_new_application_with_another_number_of_tasks(
     assert all("is there already" in line for line in again[:-1])
     assert [other.rows("progress", task) for task in range(partitions)] == written, "repeated after an interruption"
     _run(other, 3, first=12)
-    member = _started(other.worker())
-    _turns(member, until=_all_beyond(member, 0))
+    member = started(other.worker())
+    take_turns(member, until=all_beyond(member, 0))
     for task in range(partitions):
         first = [codec.decode_one(value) for _, value, _, _ in other.rows("predictions", task)]
         assert all(one.model_version > 0 for one in first)  # type: ignore[union-attr]
@@ -142,8 +142,8 @@ def test_models_of_this_application_are_not_replaced_unasked(world: World, folde
     assert _digests(world) == newer
     [*import_all(world.place(), folder, overwrite=True)]
     assert _digests(world) != newer
-    member = _started(world.worker())
-    _turns(member, until=_all_beyond(member, 1))
+    member = started(world.worker())
+    take_turns(member, until=all_beyond(member, 1))
     for one in read_backup(folder).models:
         assert any(one.digest in line for line in lines)
     assert verify(world.cluster, world.config).ok
@@ -219,9 +219,9 @@ def test_a_stream_that_was_in_two_tasks(world: World, tmp_path: Path) -> None:
     """Only one of its models can continue: the model of the task that the stream belongs to."""
     home = partition_of(b"pumps", worlds.PARTITIONS)
     world.put("examples", 1 - home, b"pumps", codec.encode(Example("pumps", "astray", [1.0])), 5)
-    member = _started(world.worker())
+    member = started(world.worker())
     ends = [len(world.rows("examples", task)) for task in range(worlds.PARTITIONS)]
-    _turns(
+    take_turns(
         member, until=lambda: all(task.offsets[0] == ends[task.number] for task in member.tasks) and bool(member.tasks)
     )
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)

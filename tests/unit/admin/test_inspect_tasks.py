@@ -24,19 +24,19 @@ from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from tests.support.damages.world import (
     COUNT,
-    _empty_progress,
-    _lose_examples,
-    _lose_progress,
-    _processed,
-    _recreate_progress,
+    empty_progress,
+    lose_examples,
+    lose_progress,
+    processed_world,
+    recreate_progress,
     stopped_world,
 )
-from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
 
 
 def test_a_healthy_application() -> None:
     """The report says where every task is, its lag, and its snapshot, before, during and after a run."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     world.send(3)
     nothing = inspect(world.cluster, world.config)
     assert (nothing.ok, nothing.workers) == (False, 0)
@@ -44,9 +44,9 @@ def test_a_healthy_application() -> None:
         (TaskState.NEW, -1, None, 3)
     ] * PARTITIONS
 
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 3))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 3))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     world.send(2, first=3, partitions=[1])
     found = inspect(world.cluster, world.config, clock=world.clock)
     assert (found.ok, found.workers) == (True, 1)
@@ -74,7 +74,7 @@ def test_markers_are_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_back, "WATCH_S", 1.0)
     example = codec.encode(Example("s0", "0", [1.0]))
     place = TopicPartition("examples", 0)
-    member = _started(world.worker())
+    member = started(world.worker())
 
     def lag() -> int:
         return inspect(world.cluster, world.config, [0], clock=world.clock).tasks[0].inputs[0].lag
@@ -87,7 +87,7 @@ def test_markers_are_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
         assert lag() > 0, "a transaction that is open may be committed"
         replay.commit()
         assert lag() > 0
-        _turns(member, until=lambda: lag() == 0)
+        take_turns(member, until=lambda: lag() == 0)
         known = inspect(world.cluster, world.config, [0]).tasks[0].inputs[0]
         assert known.committed == 2 * turn + 2
         assert known.high == 2 * turn + 2
@@ -98,8 +98,8 @@ def test_an_input_that_an_open_transaction_holds_back(monkeypatch: pytest.Monkey
     world = World()
     monkeypatch.setattr(held_back, "WATCH_S", 2.0)
     world.send(3)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 3))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 3))
     other = world.open_transaction("other")
     other.initialise()
     other.begin()
@@ -147,8 +147,8 @@ def test_a_task_that_commits_nothing_although_records_wait(monkeypatch: pytest.M
     monkeypatch.setattr(standstill, "QUIET_MS", 4_000)  # less than the session of a worker that is never asked
     world = World()
     world.send(3)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 3))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 3))
     world.send(1, first=3, partitions=[1])
     assert inspect(world.cluster, world.config, clock=world.clock).ok, "it has just committed"
     world.clock.advance(4.0)
@@ -162,7 +162,7 @@ def test_a_task_that_commits_nothing_although_records_wait(monkeypatch: pytest.M
 
         @staticmethod
         def sleep(seconds: float) -> None:
-            _turns(member, until=lambda: member.tasks[1].offsets == (4, 4))
+            take_turns(member, until=lambda: member.tasks[1].offsets == (4, 4))
             world.clock.sleep(seconds)
 
     assert inspect(world.cluster, world.config, clock=Working()).ok, "the first records after a pause"
@@ -178,23 +178,23 @@ def test_a_stream_that_the_breaker_stopped() -> None:
     assert _stopped(found) == [STOPPED]
     world.resume(0)
     assert _stopped(inspect(world.cluster, world.config)) == [STOPPED]
-    _turns(member, until=lambda: member.tasks[0].offsets == (11, 7))
+    take_turns(member, until=lambda: member.tasks[0].offsets == (11, 7))
     assert _stopped(inspect(world.cluster, world.config)) == []
 
 
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-        (_lose_examples, ErrorCode.INPUTS_DELETED),
-        (_lose_progress, ErrorCode.SNAPSHOT_MISSING),
+        (lose_examples, ErrorCode.INPUTS_DELETED),
+        (lose_progress, ErrorCode.SNAPSHOT_MISSING),
     ],
 )
 def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) -> None:
     """Without a snapshot, a restore needs all inputs from the first offset on."""
     world = World()
     world.send(20)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 20))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 20))
     found = inspect(world.cluster, world.config)
     assert found.ok
     assert all(view.engine and (view.snapshots, view.snapshot_sequence) == (0, -1) for view in found.tasks)
@@ -209,9 +209,9 @@ def test_a_live_task_whose_inputs_were_deleted_is_saved_by_a_clean_stop() -> Non
     """`state skip` would throw the model away that the worker has in memory; SIGTERM saves it."""
     world = World()
     world.send(20)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 20))
-    _lose_examples(world)
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 20))
+    lose_examples(world)
     found = inspect(world.cluster, world.config)
     assert not found.ok
     assert [(view.state, view.code, view.command) for view in found.tasks] == [
@@ -228,10 +228,10 @@ def test_a_live_task_whose_inputs_were_deleted_is_saved_by_a_clean_stop() -> Non
 @pytest.mark.parametrize("limit", ["retention.ms", "retention.bytes"])
 def test_the_age_of_what_a_restore_needs(limit: str) -> None:
     """Half of the retention is used, and no snapshot was taken: something prevents it, and nobody looks at alerts."""
-    world = World(_config(worker={"snapshot_after_ms": 3_600_000}))
+    world = World(make_config(worker={"snapshot_after_ms": 3_600_000}))
     world.send(20)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 20))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 20))
     assert [view.retention_used for view in inspect(world.cluster, world.config).tasks] == [0.0] * PARTITIONS
     age_ms, size = world.clock.now_ms(), 20 * 40
     kept = {"retention.ms": age_ms, "retention.bytes": size}[limit]
@@ -245,12 +245,12 @@ def test_the_age_of_what_a_restore_needs(limit: str) -> None:
 
 def test_progress_that_is_another_one() -> None:
     """An operator learns it before a restart: progress is empty beside a snapshot, or has foreign records."""
-    for damage in (_empty_progress, _recreate_progress):
-        world, _ = _processed()
+    for damage in (empty_progress, recreate_progress):
+        world, _ = processed_world()
         damage(world)
         views = inspect(world.cluster, world.config).tasks
         assert [(view.state, view.code) for view in views] == [(TaskState.PARKED, ErrorCode.PROGRESS_LOST)] * PARTITIONS
-    world, _ = _processed()
+    world, _ = processed_world()
     world.put("progress", 1, None, b"not ours")
     found = inspect(world.cluster, world.config)
     assert [view.state for view in found.tasks] == [TaskState.RUNNING, TaskState.PARKED]
@@ -259,7 +259,7 @@ def test_progress_that_is_another_one() -> None:
 
 def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read at different moments never looks like offsets that were reset."""
-    world, member = _processed()
+    world, member = processed_world()
     read = reading.progress_tail
     count = COUNT
 
@@ -269,7 +269,7 @@ def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.Monk
         for _ in range(2):  # once before progress is read, once after
             world.send(3, first=count)
             count += 3
-            _turns(member, until=_all_at(member, count))
+            take_turns(member, until=all_at(member, count))
             found = found or read(cluster, progress)
         return found
 
@@ -281,7 +281,7 @@ def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.Monk
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command reads progress from its end, only as far as it needs to find the last commit."""
     monkeypatch.setattr(reading, "TAIL_RECORDS", 2)
-    world, member = _processed()
+    world, member = processed_world()
     starts = []
 
     def noting(cluster: Cluster, place: TopicPartition, begin: int = 0) -> Iterator[tuple[int, bytes | None]]:
@@ -353,7 +353,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_offsets_beyond_the_end() -> None:
     """Inputs that were deleted and created again are not those that were read."""
-    world, _ = _processed()
+    world, _ = processed_world()
     log = world.broker._logs[TopicPartition("labels", 1)]
     log.entries.clear()
     log.low = log.high = 0

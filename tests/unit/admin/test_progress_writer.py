@@ -20,8 +20,8 @@ from stream_app.records import RESET, SEED, SKIP, Act, Commit
 from stream_app.task_state import TaskState
 from stream_app.verify.verify import verify
 from tests.contract.backends import outputs
-from tests.support.damages.world import _committed
-from tests.support.world import MAX_POLL_INTERVAL_S, World, _all_at, _config, _started, _turns
+from tests.support.damages.world import committed_offsets
+from tests.support.world import MAX_POLL_INTERVAL_S, World, all_at, make_config, started, take_turns
 
 if TYPE_CHECKING:
     from stream_app.worker.worker import Worker
@@ -36,9 +36,9 @@ def _kill(world: World) -> None:
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed some records and was killed."""
-    made = World(_config(worker={"snapshot_after_ms": 3_600_000}))
+    made = World(make_config(worker={"snapshot_after_ms": 3_600_000}))
     made.send(COUNT)
-    _turns(member := _started(made.worker()), until=_all_at(member, COUNT))
+    take_turns(member := started(made.worker()), until=all_at(member, COUNT))
     _kill(made)
     return made
 
@@ -96,7 +96,7 @@ def test_of_two_commands_at_once_one_is_refused(
     sequences = [record.sequence for record in world.progress(0)]
     assert sequences == list(range(len(sequences)))
     world.send(5, first=COUNT)
-    _turns(member := _started(world.worker()), until=_all_at(member, COUNT + 5))
+    take_turns(member := started(world.worker()), until=all_at(member, COUNT + 5))
 
 
 def test_a_command_that_is_fenced_before_it_has_read(world: World) -> None:
@@ -112,18 +112,18 @@ def test_a_worker_that_runs_when_the_command_writes(
     world: World, command: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor starts a worker while the command rebuilds the task: the command writes nothing."""
-    before, committed = world.rows("progress", 0), _committed(world)
+    before, committed = world.rows("progress", 0), committed_offsets(world)
     members: list[Worker] = []
 
     def start() -> None:
-        members.append(_started(world.worker(joins=True)))
+        members.append(started(world.worker(joins=True)))
         members[0].turn()
         members[0].turn()
 
     _after_reading(monkeypatch, start)
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
         command()
-    assert (world.rows("progress", 0), _committed(world)) == (before, committed)
+    assert (world.rows("progress", 0), committed_offsets(world)) == (before, committed)
 
 
 def test_a_worker_that_has_come_and_gone(
@@ -132,7 +132,7 @@ def test_a_worker_that_has_come_and_gone(
     """The group is empty again, but the task has moved: older offsets and an old sequence would be written."""
 
     def work() -> None:
-        member = _started(world.worker())
+        member = started(world.worker())
         world.send(5, first=COUNT, partitions=[1])
         for _ in range(50):
             try:
@@ -145,9 +145,9 @@ def test_a_worker_that_has_come_and_gone(
     acts, committed = _acts(world), {}
     with pytest.raises(StateError, match=ErrorCode.OVERTAKEN):
         command()
-    committed = _committed(world)
+    committed = committed_offsets(world)
     assert _acts(world) == acts
-    assert _committed(world) == committed
+    assert committed_offsets(world) == committed
 
 
 class _Slow(EmbeddedTransaction):
@@ -178,13 +178,13 @@ def test_a_worker_that_joins_before_the_commit_waits_for_it(world: World) -> Non
 
     def join() -> None:
         world.send(5, first=COUNT)
-        members.append(_started(world.worker(joins=True)))
+        members.append(started(world.worker(joins=True)))
         for _ in range(20):
             members[0].turn()
         assert all(task.number != 0 for task in members[0].tasks), "it has not begun to restore the task"
 
     assert "starts again" in next(iter(reset(_slow(world, before=join), "s0", 0)))
-    _turns(members[0], until=_all_at(members[0], COUNT + 5))
+    take_turns(members[0], until=all_at(members[0], COUNT + 5))
     assert _acts(world) == [RESET]
     assert verify(world.cluster, world.config, rerun=True).ok
 
@@ -230,17 +230,17 @@ def test_a_new_application_takes_models(tmp_path: Path, world: World) -> None:
     """Nothing is committed yet, so the command has no offsets of inputs with which to refuse workers."""
     file = tmp_path / "model.safetensors"
     export(world.place(), "s0", "baseline", file, 0, None)
-    config = _config(application={"id": "second"})
+    config = make_config(application={"id": "second"})
     new = World(config)
     with progress_writer(new.place()) as writer:
         writer.begin(0)
-        member = _started(new.worker(joins=True))
+        member = started(new.worker(joins=True))
         member.turn()
         with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
             writer.write(0, [Act(0, RESET, "0", "s0")])
     _kill(new)
     assert "continues from digest" in list(import_model(new.place(), file, "s0", "baseline", 0))[-1]
     new.send(3)
-    _turns(member := _started(new.worker()), until=_all_at(member, 3))
+    take_turns(member := started(new.worker()), until=all_at(member, 3))
     assert [task.state for task in member.tasks] == [TaskState.LIVE] * 2
     assert any(isinstance(record, Commit) for record in new.progress(0))

@@ -20,7 +20,7 @@ from stream_app.backends.partitioner import partition_of
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _config, _started, _turns
+from tests.support.world import World, make_config, started, take_turns
 
 HOUR_MS = 3_600_000
 
@@ -36,15 +36,15 @@ def _label(world: World, stream: str, id_: str, time_ms: int) -> None:
 
 def _process(world: World, member: Worker) -> None:
     """Let a worker process everything that was sent."""
-    _turns(member, until=lambda: len(member.tasks) > 0)
+    take_turns(member, until=lambda: len(member.tasks) > 0)
     ends = tuple(world.broker.watermarks(place).high for place in member.tasks[0].inputs)
-    _turns(member, until=lambda: bool(member.tasks) and member.tasks[0].offsets == ends)
+    take_turns(member, until=lambda: bool(member.tasks) and member.tasks[0].offsets == ends)
 
 
 def test_all_records_of_a_stream_become_dead_letters() -> None:
     """What a user would lose: 6,000 of 6,000 records, with `inspect` at status 0, lag 0, state running."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     for number in range(30):
         _example(world, "s0", str(number), 10 * number + 1, features=2)
         _label(world, "s0", str(number), 10 * number + 5)
@@ -65,7 +65,7 @@ def test_all_records_of_a_stream_become_dead_letters() -> None:
 def test_dead_letters_that_were_looked_after() -> None:
     """Dead letters that were sent back, or are an hour old in event time, are no problem, at any wall-clock time."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     _example(world, "s0", "wrong", 1_000, features=2)
     _example(world, "s0", "right", 2_000)
     _process(world, member)
@@ -90,8 +90,8 @@ def test_dead_letters_that_were_looked_after() -> None:
 
 def test_what_is_in_the_nature_of_the_data_is_counted_alone() -> None:
     """A late label is no alarm: the status would never be 0 again."""
-    world = World(_config(join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
-    member = _started(world.worker())
+    world = World(make_config(join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
+    member = started(world.worker())
     _example(world, "s0", "1", 1)
     _example(world, "s0", "2", 5_000)
     _label(world, "s0", "1", 5_001)
@@ -110,11 +110,11 @@ def _usual(world: World, stream: str, count: int, first: int = 0, *, labelled: b
 
 def test_labels_that_stopped() -> None:
     """`inspect` names a stream without labels, with both figures, until labels come again."""
-    config = _config(
+    config = make_config(
         streams={"s0": {"features": 1}, "well": {"features": 1}}, worker={"max_batch_records": 500}, metrics={}
     )
     world = World(config)
-    member = _started(world.worker())
+    member = started(world.worker())
     for stream in ("s0", "well"):
         _usual(world, stream, 150)
     _process(world, member)
@@ -139,13 +139,13 @@ def test_labels_that_stopped() -> None:
 def test_labels_that_stopped_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last join and its last metrics lie before the tails: busy neighbours do not hide a stream."""
     monkeypatch.setattr(recent_outputs, "TAIL_RECORDS", 60)
-    config = _config(
+    config = make_config(
         streams={"s0": {"features": 1}, "busy": {"features": 1}},
         worker={"max_batch_records": 500},
         join={"ttl_ms": 10 * HOUR_MS},
     )
     world = World(config)
-    member = _started(world.worker())
+    member = started(world.worker())
     _usual(world, "s0", 150)
     _process(world, member)
     for number in range(150, 400):
@@ -159,12 +159,12 @@ def test_the_share_of_unlabelled() -> None:
     """As it is configured."""
     for allowed, ok in ((0.5, False), (1.0, True)):
         world = World(
-            _config(
+            make_config(
                 worker={"max_unlabelled_share": allowed, "max_batch_records": 500},
                 join={"ttl_ms": 1_000, "max_clock_lead_ms": 0},
             )
         )
-        member = _started(world.worker())
+        member = started(world.worker())
         for number in range(300):
             _example(world, "s0", str(number), 100 * number + 1)
             if number % 4 == 0:
@@ -179,7 +179,7 @@ def test_the_share_of_unlabelled() -> None:
 def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """80 columns, with the counts in them."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     for number in range(12):
         _example(world, "s0", str(number), 10 * number + 1, features=2)
     _process(world, member)
@@ -208,11 +208,11 @@ def test_the_table_explains_new_tasks(capsys: pytest.CaptureFixture[str]) -> Non
 def test_labels_alone_in_another_partition() -> None:
     """Labels by another partitioner make no output at all: five of six streams never learned, with status 0."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     for number in range(5):
         world.put("examples", 0, b"s0", codec.encode(Example("s0", str(number), [1.0])), 10 * number + 1)
         world.put("labels", 1, b"s0", codec.encode(Label("s0", str(number), 1)), 10 * number + 5)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(5, 0), (0, 5)])
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(5, 0), (0, 5)])
     found = inspect(world.cluster, world.config)
     assert not found.ok
     assert found.input_tails.split() == {"s0": [0, 1]}
@@ -221,8 +221,8 @@ def test_labels_alone_in_another_partition() -> None:
 
 def test_labels_with_wrong_ids_are_said_within_a_hundred() -> None:
     """They would wait for 30 days, and the stream would learn nothing, with status 0."""
-    world = World(_config(worker={"max_batch_records": 500}))
-    member = _started(world.worker())
+    world = World(make_config(worker={"max_batch_records": 500}))
+    member = started(world.worker())
     for number in range(110):
         _example(world, "s0", str(number), 100 * number + 1)
         _label(world, "s0", str(number) if number < 5 else f"wrong-{number}", 100 * number + 5)
@@ -247,8 +247,8 @@ def test_labels_with_wrong_ids_are_said_within_a_hundred() -> None:
 def test_what_the_outputs_cannot_settle_is_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of `outcomes` covers fewer labels than the end of `labels` has."""
     monkeypatch.setattr(recent_outputs, "TAIL_RECORDS", 300)
-    world = World(_config(worker={"max_batch_records": 500}, join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
-    member = _started(world.worker())
+    world = World(make_config(worker={"max_batch_records": 500}, join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
+    member = started(world.worker())
     for number in range(400):
         _example(world, "s0", str(number), 100 * number + 1)
         if number % 2:
@@ -262,7 +262,7 @@ def test_what_the_outputs_cannot_settle_is_no_alarm(monkeypatch: pytest.MonkeyPa
 def test_a_foreign_partitioner_that_all_producers_share() -> None:
     """Examples and labels meet, so nothing is lost yet; the log warns, and the command has to agree."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     stream = next(f"e{n}" for n in range(100) if partition_of(b"e%d" % n, 2) == 1)
     _example(world, stream, "1", 1_000)
     _label(world, stream, "1", 1_005)
@@ -278,7 +278,7 @@ def test_event_times_that_retention_reaches_soon(monkeypatch: pytest.MonkeyPatch
     world.clock.advance(30 * 86_400)
     now_ms = world.clock.now_ms()
     monkeypatch.setattr(inspect_tasks, "retention_of", lambda _: 20 * 86_400_000)
-    member = _started(world.worker())
+    member = started(world.worker())
     _example(world, "s0", "1", now_ms - 19 * 86_400_000)
     _process(world, member)
     found = inspect(world.cluster, world.config, [0], clock=world.clock)
@@ -290,8 +290,8 @@ def test_event_times_that_retention_reaches_soon(monkeypatch: pytest.MonkeyPatch
 
 def test_one_stream_is_dead_while_the_other_is_sound() -> None:
     """4 % of the records of a task, and all of one stream."""
-    world = World(_config(streams={"s0": {"features": 1}, "t": {"features": 1}}))
-    member = _started(world.worker())
+    world = World(make_config(streams={"s0": {"features": 1}, "t": {"features": 1}}))
+    member = started(world.worker())
     for number in range(60):
         _example(world, "s0", str(number), 10 * number + 1)
         _label(world, "s0", str(number), 10 * number + 5)
@@ -311,7 +311,7 @@ def test_one_stream_is_dead_while_the_other_is_sound() -> None:
 def test_an_id_that_is_the_entitys(conflicts: int, is_most: bool) -> None:
     """All examples of a sensor but the first were lost, and the command called that normal."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     for number in range(conflicts + 1):
         value = codec.encode(Example("s0", "sensor-17", [float(number)]))
         world.put("examples", 0, b"s0", value, 10 * number + 1)
@@ -325,7 +325,7 @@ def test_an_id_that_is_the_entitys(conflicts: int, is_most: bool) -> None:
 def test_an_empty_week_is_no_fault() -> None:
     """Nobody wants to be called because a shop was closed; how old the newest records are is said all the same."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     _example(world, "s0", "1", 1_000)
     _label(world, "s0", "1", 1_005)
     _process(world, member)

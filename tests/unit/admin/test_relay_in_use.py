@@ -9,7 +9,7 @@ from stream_app.admin.saved_models.export_models import export
 from stream_app.learners.moments import LIMIT
 from stream_app.records import Example, Mark, MarkKind, Prediction
 from stream_app.serialization import codec
-from tests.support.world import World, _all_beyond, _config, _started, _turns
+from tests.support.world import World, all_beyond, make_config, started, take_turns
 
 # isort: split
 import torch
@@ -21,15 +21,15 @@ LEARNERS = {"areba": {"method": "areba"}, "relay": {"method": "relay", "replay_p
 
 def promoted(lives: int) -> World:
     """Promote RELAY after half of the records; this number of workers, all but the last of which die, process them."""
-    config = _config(learners=LEARNERS, worker={"snapshot_after_ms": 0})
+    config = make_config(learners=LEARNERS, worker={"snapshot_after_ms": 0})
     world = World(config.model_copy(update={"predictions": "all"}))
     world.send(HALF)
     mark = codec.encode(Mark(STREAM, MarkKind.PROMOTE, learner="relay"))
     world.put("examples", TASK, STREAM.encode(), mark, 10 * HALF)
     world.send(HALF, first=HALF)
     for life in range(lives):
-        member = _started(world.worker())
-        _turns(member, until=_all_beyond(member, 2 * HALF * (life + 1) // lives))
+        member = started(world.worker())
+        take_turns(member, until=all_beyond(member, 2 * HALF * (life + 1) // lives))
     while member.tasks[TASK].offsets != (2 * HALF + 1, 2 * HALF):
         member.turn()
     return world
@@ -62,8 +62,8 @@ def test_an_exported_relay_predicts_in_plain_torch(tmp_path: Path) -> None:
     """The documentation says how to use the file without areba: another of RELAY's five networks would be wrong."""
     world = promoted(1)
     world.put("examples", TASK, STREAM.encode(), codec.encode(Example(STREAM, "last", [0.7])), 20 * HALF)
-    member = _started(world.worker())
-    _turns(member, until=lambda: len(predictions(world, "relay")) > 2 * HALF)
+    member = started(world.worker())
+    take_turns(member, until=lambda: len(predictions(world, "relay")) > 2 * HALF)
     export(world.place(), STREAM, "relay", tmp_path / "relay", TASK, None)
     tensors = load_file(tmp_path / "relay")
     model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.LeakyReLU(0.01), torch.nn.Linear(8, 1))

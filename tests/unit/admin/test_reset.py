@@ -21,7 +21,7 @@ from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.support.world import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
 
 RIGHT = 3
 """Features of the examples that are right; the first one has 1."""
@@ -41,14 +41,14 @@ def _kill(world: World) -> None:
 
 def _reaches(world: World, offsets: tuple[int, int]) -> Worker:
     """Start a worker and run it until task 0 is at these offsets and its snapshots are written."""
-    member = _started(world.worker())
-    _turns(
+    member = started(world.worker())
+    take_turns(
         member,
         until=lambda: any(
             task.number == 0 and task.offsets == offsets and task.state is TaskState.LIVE for task in member.tasks
         ),
     )
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     return member
 
 
@@ -65,7 +65,7 @@ def _labels(world: World, first: int, count: int, time_ms: int = 100) -> None:
 
 def _wrong_dimension(snapshot_after_ms: int) -> World:
     """Send one example with a wrong dimension, then five right ones, which are refused, and whose labels wait."""
-    world = World(_config(streams={"s0": {}}, worker={"snapshot_after_ms": snapshot_after_ms}))
+    world = World(make_config(streams={"s0": {}}, worker={"snapshot_after_ms": snapshot_after_ms}))
     _examples(world, 0, 1, features=1)
     _examples(world, 1, 5)
     _labels(world, 1, 5)
@@ -129,7 +129,7 @@ def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
 def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot after a reset has the complete stream: it must not list segments of older snapshots."""
     monkeypatch.setattr("stream_app.snapshot.segments.CLOSED_ROWS", 4)
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     world.send(30)
     _reaches(world, (30, 30))
     _kill(world)
@@ -147,7 +147,7 @@ def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_metrics_restart() -> None:
     """Earlier counts belong to a discarded model, and `verify` does not report them as lost."""
-    world = World(_config(metrics={"every_labels": 2}))
+    world = World(make_config(metrics={"every_labels": 2}))
     world.send(10)
     _reaches(world, (10, 10))
     _kill(world)
@@ -195,7 +195,7 @@ def _closable(world: World) -> Any:  # noqa: ANN401
 
 def test_what_is_refused() -> None:
     """A refused command writes nothing; its error says why, with control characters of names escaped."""
-    world = World(_config())
+    world = World(make_config())
     with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's0'; it has none yet"):
         _reset(world)
     world.send(3)

@@ -22,8 +22,8 @@ from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
 from tests.support.changelog import changelog_of, snapshots_of
-from tests.support.damages.world import _processed
-from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.damages.world import processed_world
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
 
 COUNT = 40
 
@@ -33,7 +33,7 @@ NEVER = {"snapshot_after_ms": 3_600_000}
 
 def _ran(*, snapshot_after_ms: int) -> tuple[World, Worker]:
     """Run a worker over this many records of each task, then kill it."""
-    world, member = _processed(COUNT, after_ms=snapshot_after_ms)
+    world, member = processed_world(COUNT, after_ms=snapshot_after_ms)
     _kill(world)
     return world, member
 
@@ -60,9 +60,9 @@ def _gaps(world: World, number: int = 0) -> list[Gap]:
 
 def _parked(world: World) -> ErrorCode:
     """Return the code with which a worker ends that can restore none of its tasks."""
-    member = _started(world.worker())
+    member = started(world.worker())
     with pytest.raises(StateError) as caught:
-        _turns(member, until=lambda: _passes(world))  # some wait, for what a dead worker may hide
+        take_turns(member, until=lambda: _passes(world))  # some wait, for what a dead worker may hide
     _kill(world)
     return caught.value.code
 
@@ -75,13 +75,13 @@ def _passes(world: World) -> bool:
 
 def _check_continues(world: World, start: int, count: int = 20) -> Worker:
     """Check that a worker continues at this offset, and that its successor restores the same bits."""
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, start))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, start))
     world.send(count, first=start)
-    _turns(member, until=_all_at(member, start + count))
+    take_turns(member, until=all_at(member, start + count))
     _kill(world)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, start + count))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, start + count))
     assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
     _kill(world)
     return again
@@ -110,8 +110,8 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
         for task in member.tasks
     ]
     assert [line.replace(": continues", ": would continue") for line in _skip(world)] == said
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, COUNT + 30))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, COUNT + 30))
     assert [task.live.model_digest() for task in again.tasks] == before
     _kill(world)
     _check_continues(world, COUNT + 30)
@@ -124,10 +124,10 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
 def test_an_input_that_ends_with_a_transaction_was_processed(outcome: str) -> None:
     """After a quiet week in which retention deletes everything, a marker or aborted records are no lost input."""
-    world = World(_config(worker=OFTEN))
+    world = World(make_config(worker=OFTEN))
     world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, COUNT))
     producer = world.open_transaction("producer")
     producer.initialise()
     producer.begin()
@@ -135,15 +135,15 @@ def test_an_input_that_ends_with_a_transaction_was_processed(outcome: str) -> No
     for place in places:
         producer.produce(place, OutputRecords.of([b"s0"], [b"garbage"], [10 * COUNT]))
     getattr(producer, outcome)()
-    _turns(member, until=_all_at(member, COUNT + 2))
-    _turns(member, until=lambda: not any(task.is_saving or task.live.snapshots.is_due() for task in member.tasks))
+    take_turns(member, until=all_at(member, COUNT + 2))
+    take_turns(member, until=lambda: not any(task.is_saving or task.live.snapshots.is_due() for task in member.tasks))
     _kill(world)
     for place in places:
         world.broker.delete_before(place, world.broker.watermarks(place).high)
     assert [line.partition(": ")[2] for line in _skip(world)] == ["no input that it needs was deleted"] * PARTITIONS
     assert [view.problem for view in inspect(world.cluster, world.config).tasks] == [None] * PARTITIONS
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, COUNT + 2))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, COUNT + 2))
     _kill(world)
     assert {one.code for one in verify(world.cluster, world.config).findings} == {Code.DELETED_RECORDS}
     _check_continues(world, COUNT + 2)
@@ -151,21 +151,21 @@ def test_an_input_that_ends_with_a_transaction_was_processed(outcome: str) -> No
 
 def test_retention_that_is_faster_than_a_running_worker() -> None:
     """The task that lost its inputs is parked and names the command that lets it continue; the other loses nothing."""
-    world = World(_config(worker=OFTEN))
+    world = World(make_config(worker=OFTEN))
     world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, COUNT))
     world.send(30, first=COUNT)
     for topic in (world.config.topics.examples, world.config.topics.labels):
         world.broker.delete_before(TopicPartition(topic, 0), COUNT + 10)
-    _turns(member, until=lambda: _offsets(member)[1] == COUNT + 30 and member.tasks[-1].state is TaskState.PARKED)
+    take_turns(member, until=lambda: _offsets(member)[1] == COUNT + 30 and member.tasks[-1].state is TaskState.PARKED)
     assert member.tasks[-1].code is ErrorCode.INPUTS_DELETED
     world.send(10, first=COUNT + 30, partitions=[1])
-    _turns(member, until=lambda: _offsets(member)[1] == COUNT + 40)
+    take_turns(member, until=lambda: _offsets(member)[1] == COUNT + 40)
     _kill(world)
     assert "skips 0 offsets of examples and 0 of labels that were processed" in _skip(world, [0])[0]
-    again = _started(world.worker())
-    _turns(again, until=lambda: _offsets(again) == {0: COUNT + 30, 1: COUNT + 40})
+    again = started(world.worker())
+    take_turns(again, until=lambda: _offsets(again) == {0: COUNT + 30, 1: COUNT + 40})
 
 
 def _offsets(member: Worker) -> dict[int, int]:
@@ -238,8 +238,8 @@ def test_one_side_alone() -> None:
     _delete(world, COUNT + 10, ["labels"])
     _skip(world)
     assert _gaps(world)[0].skipped == (0, 10)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT + 30))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, COUNT + 30))
     assert _updates(member) == COUNT + 20
     _kill(world)
     _check_continues(world, COUNT + 30)
@@ -253,8 +253,8 @@ def test_said_twice_at_once() -> None:
     _skip(world)
     for number in range(PARTITIONS):
         world.put("progress", number, None, world.rows("progress", number)[-1][1])
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT + 30))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, COUNT + 30))
 
 
 def test_inspect_and_verify_know_of_it() -> None:
@@ -284,16 +284,16 @@ def test_a_gap_after_another_snapshot_is_refused() -> None:
         world.broker.delete_before(place, world.cluster.watermarks(place).high)
     assert _parked(world) is ErrorCode.SKIP_MISFIT
     assert "from untrained models" in _skip(world)[0]
-    member = _started(world.worker())
-    _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())
+    member = started(world.worker())
+    take_turns(member, until=lambda: _passes(world) or all_at(member, COUNT + 30)())
     assert _updates(member) == 20
 
 
 def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused command writes nothing, and its error says why."""
     world, _ = _ran(**NEVER)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, COUNT))
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
         _skip(world)
     _kill(world)
@@ -345,6 +345,6 @@ def test_the_newest_snapshot_is_damaged() -> None:
     _delete(world, COUNT + 10)
     assert all("skips 0 offsets" not in line for line in _skip(world))
     assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
-    member = _started(world.worker())
-    _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())  # the snapshot might be hidden
+    member = started(world.worker())
+    take_turns(member, until=lambda: _passes(world) or all_at(member, COUNT + 30)())  # the snapshot might be hidden
     assert [len(task.report.damage) for task in member.tasks] == [1] * PARTITIONS

@@ -18,7 +18,7 @@ from stream_app.snapshot.imported_state import read_seed
 from stream_app.snapshot.model_file import digest_of
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.support.world import MAX_POLL_INTERVAL_S, World, _all_at, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, all_at, make_config, started, take_turns
 
 SAVED = {"learners": {"areba": {"method": "areba", "scaler": "standard"}, "baseline": {"method": "baseline"}}}
 
@@ -26,8 +26,8 @@ SAVED = {"learners": {"areba": {"method": "areba", "scaler": "standard"}, "basel
 def _ran(config: Config, count: int = 40) -> tuple[World, Worker]:
     world = World(config)
     world.send(count)
-    member = _started(world.worker(config))
-    _turns(member, until=_all_at(member, count))
+    member = started(world.worker(config))
+    take_turns(member, until=all_at(member, count))
     return world, member
 
 
@@ -53,7 +53,7 @@ def _digests(member: Worker) -> Mapping[str, str]:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """Export the model that an application has trained on forty examples."""
-    world, _ = _ran(_config(**SAVED))
+    world, _ = _ran(make_config(**SAVED))
     path = tmp_path / "model.safetensors"
     export(_place(world), "s0", "areba", path, 0, None)
     return path
@@ -61,24 +61,24 @@ def saved(tmp_path: Path) -> Path:
 
 def test_a_new_application_begins_with_it(saved: Path) -> None:
     """A fraud desk opens a second country with the model of the first; each restore begins with the same state."""
-    config = _config(application={"id": "second"}, **SAVED)
+    config = make_config(application={"id": "second"}, **SAVED)
     world = World(config)
     line = _import(_place(world), saved)
     assert line.startswith("s0/areba of task 0 continues from digest ")
-    member = _started(world.worker(config))
-    _turns(member, until=_all_at(member, 0))
+    member = started(world.worker(config))
+    take_turns(member, until=all_at(member, 0))
     held = member.tasks[0].live.task
     state = {name: array for name, array in held.stream("s0").learners[0].arrays().items() if name != "seen"}
     assert line.endswith(digest_of(state)) or "seen" in held.stream("s0").learners[0].arrays()
     assert state["updates"].sum() > 0
     assert held.stream("s0").learners[1].arrays()["updates"].sum() == 0, "the other one is new"
     world.send(10)
-    _turns(member, until=_all_at(member, 10))
+    take_turns(member, until=all_at(member, 10))
     predictions = [codec.decode_one(value) for _, value, _, _ in world.rows("predictions", 0)]
     assert predictions[0].model_version > 0  # type: ignore[union-attr]
     _kill(world)
-    again = _started(world.worker(config))
-    _turns(again, until=_all_at(again, 10))
+    again = started(world.worker(config))
+    take_turns(again, until=all_at(again, 10))
     assert _digests(again) == _digests(member)
     assert rebuild(_place(world), 0, None).task.model_digests() == _digests(member)
     report = verify(world.cluster, config)
@@ -87,7 +87,7 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
 
 def test_a_stopped_application_continues_with_it(saved: Path) -> None:
     """A saved model replaces a bad one; pending examples keep their predictions, and restores apply the import."""
-    config = _config(**SAVED)
+    config = make_config(**SAVED)
     world, member = _ran(config, 60)
     _kill(world)
     before = _digests(member)
@@ -95,15 +95,15 @@ def test_a_stopped_application_continues_with_it(saved: Path) -> None:
     acts = [record for record in world.progress(0) if isinstance(record, Act)]
     assert [act.kind for act in acts] == ["configuration", SEED]
     for _ in range(2):
-        member = _started(world.worker(config))
-        _turns(member, until=_all_at(member, 60))
+        member = started(world.worker(config))
+        take_turns(member, until=all_at(member, 60))
         after = _digests(member)
         assert after["s0/areba"] != before["s0/areba"]
         assert after["s0/baseline"] == before["s0/baseline"]
         _kill(world)
     world.send(10, first=60)
-    member = _started(world.worker(config))
-    _turns(member, until=_all_at(member, 70))
+    member = started(world.worker(config))
+    take_turns(member, until=all_at(member, 70))
     assert verify(world.cluster, config).ok
     point = [record for record in world.progress(0) if isinstance(record, Commit) and record.examples_end <= 60][-1]
     earlier = rebuild(_place(world), 0, (point.examples_end, point.labels_end))
@@ -112,22 +112,22 @@ def test_a_stopped_application_continues_with_it(saved: Path) -> None:
 
 def test_a_challenger_that_only_the_file_has(saved: Path) -> None:
     """The configuration that names it is recorded first."""
-    config = _config(**SAVED)
+    config = make_config(**SAVED)
     world, _ = _ran(config)
     _kill(world)
-    more = _config(learners={**SAVED["learners"], "saved": {"method": "areba", "scaler": "standard"}})
+    more = make_config(learners={**SAVED["learners"], "saved": {"method": "areba", "scaler": "standard"}})
     assert "learners.saved: is new" in _import(_place(world, more), saved, learner="saved")
     kinds = [record.kind for record in world.progress(0) if isinstance(record, Act)]
     assert kinds == ["configuration", "configuration", SEED]
-    member = _started(world.worker(more))
-    _turns(member, until=_all_at(member, 40))
+    member = started(world.worker(more))
+    take_turns(member, until=all_at(member, 40))
     digests = _digests(member)
     assert digests["s0/saved"] == digests["s0/areba"]
 
 
 def test_what_does_not_fit_is_refused(saved: Path) -> None:
     """A refused command writes nothing, and its error says why."""
-    config = _config(**SAVED)
+    config = make_config(**SAVED)
     world, _ = _ran(config)
     before = world.rows("progress", 0)
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         _import(_place(world), saved, stream="unheard-of")
     with pytest.raises(ConfigurationError, match=r"metrics.fading_factor"):
-        _import(_place(world, _config(metrics={"fading_factor": 0.5}, **SAVED)), saved)
+        _import(_place(world, make_config(metrics={"fading_factor": 0.5}, **SAVED)), saved)
     saved.write_bytes(saved.read_bytes()[:-9])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         _import(_place(world), saved)
@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
 
 def test_a_damaged_act_is_refused(saved: Path) -> None:
     """A learner must not start from a state that was changed on its way."""
-    config = _config(application={"id": "second"}, **SAVED)
+    config = make_config(application={"id": "second"}, **SAVED)
     world = World(config)
     _import(_place(world), saved)
     (text,) = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == SEED]

@@ -15,9 +15,9 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Mark, MarkKind, Prediction
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.snapshot.model_file import digest_of, read_model_file
-from tests.support.world import World, _all_at, _config, _started, _turns
+from tests.support.world import World, all_at, make_config, started, take_turns
 
 # isort: split
 import torch
@@ -26,11 +26,11 @@ from safetensors.torch import load_file
 
 def _ran(count: int = 40, **sections: object) -> World:
     """Run an application over `count` records of each task, in several commits and with snapshots in between."""
-    config = _config(worker={"snapshot_after_ms": 0}, **sections)
+    config = make_config(worker={"snapshot_after_ms": 0}, **sections)
     world = World(config.model_copy(update={"predictions": "all"}))
     world.send(count)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, count))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, count))
     return world
 
 
@@ -40,12 +40,12 @@ def _place(world: World) -> Place:
 
 def test_any_committed_point_can_be_rebuilt() -> None:
     """What was committed there is found again: the digest of a worker that stopped at that moment."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     digests = {}
     for life in range(4):
         world.send(10, first=10 * life)
-        member = _started(world.worker())
-        _turns(member, until=_all_at(member, 10 * (life + 1)))
+        member = started(world.worker())
+        take_turns(member, until=all_at(member, 10 * (life + 1)))
         digests[10 * (life + 1)] = dict(member.tasks[0].live.task.model_digests())
     for end, expected in digests.items():
         assert rebuild(_place(world), 0, (end, end)).task.model_digests() == expected
@@ -61,7 +61,7 @@ def test_points_that_were_never_committed_are_named() -> None:
         rebuild(_place(world), 0, (1, 0))
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
         rebuild(_place(world), 0, (400, 400))
-    other = _config(application={"id": "other"})
+    other = make_config(application={"id": "other"})
     world.add_topic(other.topics.progress)
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
         rebuild(world.place(other), 1, None)
@@ -168,12 +168,12 @@ def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
     """The occurrence that was predicted is explained; without one, the dead letter is named."""
     world = _ran()
     world.put("examples", 0, b"s0", codec.encode_unchecked(Example("s0", "again", [float("nan")])), 1_000)
-    member = _started(world.worker())
-    _turns(member, until=lambda: len(world.rows("dead_letters", 0)) > 0)
+    member = started(world.worker())
+    take_turns(member, until=lambda: len(world.rows("dead_letters", 0)) > 0)
     with pytest.raises(DeadExampleError, match="not-finite"):
         explain(_place(world), "s0", "again", 0)
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "again", [1.0])), 1_001)
-    _turns(member, until=lambda: any(b"again" in (row[1] or b"") for row in world.rows("predictions", 0)))
+    take_turns(member, until=lambda: any(b"again" in (row[1] or b"") for row in world.rows("predictions", 0)))
     found = explain(_place(world), "s0", "again", 0)
     assert found.is_same
     assert (found.example.features, len(found.again)) == ((1.0,), 2)
@@ -187,11 +187,11 @@ def test_dead_letters_are_read_from_the_time_of_the_example(
     world = _ran()
     for number, id_ in enumerate(("before", "again", "after"), 1):
         world.clock.advance(7_200)
-        member = _started(world.worker())
+        member = started(world.worker())
         now_ms = world.clock.now_ms()
         at_ms = now_ms if claimed_ms is None or id_ != "again" else claimed_ms
         world.put("examples", 0, b"s0", codec.encode_unchecked(Example("s0", id_, [float("nan")])), at_ms)
-        _turns(member, until=lambda wanted=number: len(world.rows("dead_letters", 0)) == wanted)  # type: ignore[misc]
+        take_turns(member, until=lambda wanted=number: len(world.rows("dead_letters", 0)) == wanted)  # type: ignore[misc]
     began: list[int] = []
     open_reader = DeadLettersTopic.open
 
@@ -216,8 +216,8 @@ def _without_inputs(*, outputs: bool = False) -> World:
     """Return an application without snapshots, whose processed inputs, or whose predictions, were deleted."""
     world = World()
     world.send(20)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 20))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 20))
     topics = world.config.topics
     for topic in [topics.predictions] if outputs else [topics.examples, topics.labels]:
         place = TopicPartition(topic, 0)
@@ -263,7 +263,7 @@ def test_an_erased_example_is_named_as_erased() -> None:
     world = _ran()
     assert explain(_place(world), "s0", "17", 0).erased is None
     offset = len(world.rows("examples", 0))
-    mark = Mark("s0", MarkKind.ERASE, digests=digest_of("s0", "16") + digest_of("s0", "17"))
+    mark = Mark("s0", MarkKind.ERASE, digests=id_digest("s0", "16") + id_digest("s0", "17"))
     world.put("examples", 0, b"s0", codec.encode(mark), 1_000)
     found = explain(_place(world), "s0", "17", 0)
     assert (found.erased, found.is_same) == (offset, True)

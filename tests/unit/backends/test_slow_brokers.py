@@ -16,7 +16,7 @@ from stream_app.recovery.hanging_transactions import LOOK_INTERVAL_S, OpenTransa
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.support.kafka.waiting import wait_until
-from tests.support.world import World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.world import World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 Found = TypeVar("Found")
 
@@ -70,23 +70,23 @@ class _Slow(EmbeddedCluster):
 
 def test_a_worker_commits_while_no_broker_answers_a_question() -> None:
     """Each of these calls stopped all tasks of a worker for up to 17 s, while other brokers served its partitions."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     cluster = _Slow(world.broker)
     world.send(20)
-    member = _started(world.worker(cluster=cluster))
-    _turns(member, until=_all_at(member, 20))
+    member = started(world.worker(cluster=cluster))
+    take_turns(member, until=all_at(member, 20))
     for number in range(2):  # trimming has something to do
         world.broker.delete_before(TopicPartition(world.config.topics.examples, number), 10)
     cluster.is_silent = True
     for minute in range(1, 6):
         world.clock.advance(MINUTE_S)
         world.send(10, first=10 + 10 * minute)
-        _turns(member, until=_all_at(member, 20 + 10 * minute))
+        take_turns(member, until=all_at(member, 20 + 10 * minute))
     assert cluster.open < 10, "questions do not pile up"
     assert any(task.is_saving for task in member.tasks), "a snapshot waits until it can be named"
     cluster.is_silent = False
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
-    assert world.outputs() == _undisturbed(20, 10, 10, 10, 10, 10)
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    assert world.outputs() == undisturbed_outputs(20, 10, 10, 10, 10, 10)
 
 
 def _is_at(member: Worker, number: int, offset: int) -> bool:
@@ -102,27 +102,27 @@ def test_a_task_that_waits_for_an_answer_holds_up_no_other(*, is_first: bool) ->
     world = World()
     cluster = _Slow(world.broker)
     world.send(20)
-    heir = _started(world.worker(cluster=cluster))
-    _turns(heir, until=_all_at(heir, 20))
-    other = _started(world.worker(_config(application={"instance": "other"}), joins=True))
-    _turns(heir, other, until=lambda: len(heir.tasks) == len(other.tasks) == 1 and other.tasks[0].offsets == (20, 20))
+    heir = started(world.worker(cluster=cluster))
+    take_turns(heir, until=all_at(heir, 20))
+    other = started(world.worker(make_config(application={"instance": "other"}), joins=True))
+    take_turns(heir, other, until=lambda: len(heir.tasks) == 1 and [task.offsets for task in other.tasks] == [(20, 20)])
     mine, theirs = heir.tasks[0].number, other.tasks[0].number
     other._close()
     if not is_first:
-        _turns(heir, until=lambda: any(task.state.is_restoring for task in heir.tasks))
-        _turns(heir, until=lambda: _is_at(heir, mine, 20))
+        take_turns(heir, until=lambda: any(task.state.is_restoring for task in heir.tasks))
+        take_turns(heir, until=lambda: _is_at(heir, mine, 20))
     cluster.is_silent = True
     for first in (20, 30, 40):
         world.send(10, first=first)
         if is_first:
             heir.turn()
         else:
-            _turns(heir, until=lambda end=first + 10: _is_at(heir, mine, end))  # type: ignore[misc]
+            take_turns(heir, until=lambda end=first + 10: _is_at(heir, mine, end))  # type: ignore[misc]
     assert not [task for task in heir.tasks if task.number == theirs and task.state is TaskState.LIVE]
     cluster.is_silent = False
-    _turns(heir, until=_all_at(heir, 50))
+    take_turns(heir, until=all_at(heir, 50))
     for number, portions in ((mine, (30,) if is_first else (10, 10, 10)), (theirs, (30,))):
-        expected = _undisturbed(20, *portions)
+        expected = undisturbed_outputs(20, *portions)
         assert {place: rows for place, rows in world.outputs().items() if place[1] == number} == {
             place: rows for place, rows in expected.items() if place[1] == number
         }

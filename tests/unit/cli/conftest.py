@@ -9,7 +9,7 @@ import pytest
 from stream_app.admin.models import Place
 from stream_app.cli import clients, main
 from stream_app.config import Config, load
-from tests.support.world import World, _world_after
+from tests.support.world import World, world_after
 
 Run = Callable[..., tuple[int, Sequence[str], Sequence[str]]]
 
@@ -23,7 +23,7 @@ metrics: {every_labels: 4}
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    return _world_after(20)
+    return world_after(20)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from stream_app.cli import topic_setup
 from stream_app.records import Example
 from stream_app.serialization import codec
-from tests.support.world import World, _started, _turns
+from tests.support.world import World, started, take_turns
 from tests.unit.cli.conftest import Run
 
 
@@ -32,8 +32,8 @@ def test_documents(run: Run) -> None:
 def test_dead_letters(run: Run, world: World) -> None:
     """A script that sends some of them back needs partition and offset as numbers."""
     world.put("examples", 1, b"s1", b"nonsense", 300)
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: any(task.offsets == (21, 20) for task in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: any(task.offsets == (21, 20) for task in worker.tasks))
     status, (line,), _ = run("dlq", "list", "--json")
     document = json.loads(line)
     (letter,) = document["dead_letters"]
@@ -63,8 +63,8 @@ def test_a_rehearsed_replay(run: Run, world: World, monkeypatch: pytest.MonkeyPa
     world.put("examples", 1, b"s1", codec.encode(Example("s1", "x", [1.0, 2.0])), 300)
     world.put("examples", 1, b"s1", b"nonsense", 300)
     world.put("examples", 1, b"other", codec.encode(Example("s1", "y", [1.0])), 300)
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: any(task.offsets == (23, 20) for task in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: any(task.offsets == (23, 20) for task in worker.tasks))
     monkeypatch.setattr(topic_setup, "check_topics", lambda _config, _cluster: {})  # these topics have no settings
     status, (line,), _ = run("dlq", "replay", "--all", "--dry-run", "--json")
     document = json.loads(line)

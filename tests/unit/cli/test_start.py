@@ -53,7 +53,7 @@ def test_waiting_for_the_lock_is_logged(
     """A user would see a worker that hangs, and not know which process it waits for."""
 
     def missing(_: object) -> None:
-        raise warm_up._NotCompiledError("a function")
+        raise warm_up.NotCompiledError("a function")
 
     monkeypatch.setattr(warm_up, "_rehearse", missing)
     begin = time.monotonic()
@@ -72,7 +72,7 @@ def test_code_that_is_not_in_the_cache_is_noticed() -> None:
 
     ours.__module__ = "stream_app.somewhere"
     compile_with: Any = numba.njit(ours)
-    with pytest.raises(warm_up._NotCompiledError, match="somewhere"), warm_up._refusing_to_compile():
+    with pytest.raises(warm_up.NotCompiledError, match="somewhere"), warm_up.refusing_to_compile():
         compile_with(1)
     assert compile_with(1) == 2
 

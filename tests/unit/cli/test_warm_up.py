@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_app.cli.commands.compile import every_method
-from stream_app.cli.warm_up import _lock
+from stream_app.cli.warm_up import cache_lock
 from stream_app.errors import ConfigurationError
 from stream_app.jit import cache
 
@@ -70,15 +70,15 @@ def test_a_cache_that_is_read_only_is_used_and_not_changed(tmp_path: Path, monke
     base = cache.base_folder()
     monkeypatch.setattr(cache, "is_read_only", lambda _: True)
     monkeypatch.setattr("stream_app.cli.warm_up.is_read_only", lambda _: True)
-    with _lock(lambda: False) as is_held:
+    with cache_lock(lambda: False) as is_held:
         assert is_held
     saved: list[object] = []
     monkeypatch.setattr(cache, "_save_overload", lambda *arguments: saved.append(arguments))
-    cache._save_if_writable(_Cache(base), "signature", "code")
+    cache.save_if_writable(_Cache(base), "signature", "code")
     assert saved == []
     assert list(base.iterdir()) == []
     monkeypatch.setattr(cache, "is_read_only", lambda _: False)
-    cache._save_if_writable(_Cache(base), "signature", "code")
+    cache.save_if_writable(_Cache(base), "signature", "code")
     assert len(saved) == 1
 
 

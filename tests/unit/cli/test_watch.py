@@ -10,7 +10,7 @@ from stream_app.cli.commands import watch
 from stream_app.monitor import watcher
 from stream_app.records import Example
 from stream_app.serialization import codec
-from tests.support.world import World, _started, _turns
+from tests.support.world import World, started, take_turns
 from tests.unit.cli.conftest import Run
 
 MAX_UPDATES = 3
@@ -77,8 +77,8 @@ def test_all_records_of_an_id(run: Run, world: World, monkeypatch: pytest.Monkey
     world.put("examples", 1, b"s1", codec.encode(Example("s1", "1", [1.0, 2.0])), 300)
     world.put("examples", 1, b"s1", b"no schema, but 1 in it", 300)
     world.put("examples", 1, b"s1", b"neither", 300)
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: any(task.offsets == (23, 20) for task in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: any(task.offsets == (23, 20) for task in worker.tasks))
     for topic in ("examples", "labels", "predictions", "outcomes"):
         status, out, err = run("tail", topic, "--id", "1")
         found = [one["value"]["id"] for one in map(json.loads, out) if one["type"]]

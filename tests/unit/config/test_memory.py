@@ -17,7 +17,7 @@ from stream_app.config import Config
 from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
 from stream_app.worker.observer import Observer
 from stream_app.worker.pages.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns
 
 QUEUES_BYTES = (262_144 + 16_384) * 1024
 
@@ -202,12 +202,12 @@ def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogC
 
 def test_what_is_allocated_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The log reports memory when it has grown, `/metrics` always; `inspect` reports the size of the snapshots."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     world.send(20)
     with caplog.at_level(logging.INFO):
-        _turns(member, until=_all_at(member, 20))
+        take_turns(member, until=all_at(member, 20))
         world.clock.advance(61)
         member.turn()
     allocated = observer.figures.values()[MEMORY_ALLOCATED]

@@ -31,7 +31,7 @@ from stream_app.records import Metric
 from stream_app.serialization import codec
 from tests.support.formats.metrics import metric
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
-from tests.support.world import World, _started, _turns, _world_after
+from tests.support.world import World, started, take_turns, world_after
 
 UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -46,7 +46,7 @@ PASSWORD = "kept-from-everybody"  # noqa: S105  (made up)
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    return _world_after(20)
+    return world_after(20)
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_a_worker_that_is_gone_and_its_return(world: World, feed: Feed) -> None:
     world.clock.advance(STALLED_S + 1)
     assert _details(feed, "s1")["state"] == "stalled"
     assert _details(feed, "s1")["work"]["labelled_per_s"][-1] is None, "a gap in the curve"
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: any(task.offsets == (25, 25) for task in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: any(task.offsets == (25, 25) for task in worker.tasks))
     world.clock.advance(1)
     assert _details(feed, "s1")["state"] in {"live", "idle"}
 

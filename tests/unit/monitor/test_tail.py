@@ -10,13 +10,13 @@ from stream_app.monitor import tail as module
 from stream_app.monitor.tail import TOPIC_NAMES, Wanted, arriving, document, newest, topic_named
 from stream_app.records import Example, Mark, MarkKind
 from stream_app.serialization.codec import encode, encode_unchecked
-from tests.support.world import World, _started, _turns, _world_after
+from tests.support.world import World, started, take_turns, world_after
 
 
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    return _world_after(20)
+    return world_after(20)
 
 
 def _places(world: World, topic: str, wanted: Wanted) -> list[tuple[int, int]]:
@@ -66,8 +66,8 @@ def test_every_topic_has_documents(world: World) -> None:
     world.put("examples", 0, b"s0", b"nonsense \xff", 500)
     world.put("examples", 0, b"s0", encode_unchecked(Example("s0", "nan", [float("nan")])), 501)
     world.put("labels", 0, b"s0", encode(Mark("s0", MarkKind.ADVANCE, time_ms=5)), 502)
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: any(task.offsets == (22, 21) for task in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: any(task.offsets == (22, 21) for task in worker.tasks))
     types = {}
     for name in TOPIC_NAMES:
         found, _ = newest(world.cluster, topic_named(world.config.topics, name), Wanted(limit=1_000))

@@ -14,13 +14,13 @@ from stream_app.monitor.watcher import Watcher
 from stream_app.records import Commit
 from stream_app.serialization.codec import encode
 from tests.support.formats.metrics import metric
-from tests.support.world import World, _started, _turns, _world_after
+from tests.support.world import World, started, take_turns, world_after
 
 
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    return _world_after(20)
+    return world_after(20)
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_what_arrives_is_shown(world: World, watcher: Watcher) -> None:
     watcher.update()
     assert _streams(watcher)["s1"].lag_ms == 300 - 191, "example 19 was predicted last"
     assert _streams(watcher)["s0"].lag_ms == 0
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: worker.tasks != [] and any(t.offsets == (31, 30) for t in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: worker.tasks != [] and any(t.offsets == (31, 30) for t in worker.tasks))
     world.clock.advance(2)
     watcher.update()
     found = _streams(watcher)["s1"]
@@ -67,8 +67,8 @@ def test_only_the_tail_of_dead_letters_is_read(world: World) -> None:
     """A count that leaves older dead letters out must say so."""
     for _ in range(4):
         world.put("examples", 1, b"s1", b"nonsense", 300)
-    worker = _started(world.worker())
-    _turns(worker, until=lambda: any(task.offsets == (24, 20) for task in worker.tasks))
+    worker = started(world.worker())
+    take_turns(worker, until=lambda: any(task.offsets == (24, 20) for task in worker.tasks))
     with closing(
         Watcher(world.cluster, world.config, world.clock, tails={**module.TAILS, "dead_letters": 3})
     ) as watcher:

@@ -20,7 +20,7 @@ from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import HealthObserver
 from stream_app.worker.stream_warnings import NAMED_STREAMS
-from tests.support.world import World, _config, _started, _turns
+from tests.support.world import World, make_config, started, take_turns
 
 TTL_MS = 60_000
 DELAY_MS = 1_000
@@ -30,7 +30,7 @@ class _Fed:
     """A task with one stream, fed example by example."""
 
     def __init__(self, config: Config | None = None) -> None:
-        chosen = config or _config(join={"ttl_ms": TTL_MS, "max_clock_lead_ms": 0, "closed_ttl_ms": TTL_MS})
+        chosen = config or make_config(join={"ttl_ms": TTL_MS, "max_clock_lead_ms": 0, "closed_ttl_ms": TTL_MS})
         self.task = Task(0, chosen.task_settings(), ("examples", "labels"))
         self._offsets = [0, 0]
 
@@ -77,7 +77,7 @@ def test_labels_that_stop() -> None:
 
 def test_streams_with_few_examples_or_labels_are_silent_and_well() -> None:
     """A permanent alarm is useless: silence counts only where labels would have come by now."""
-    sparse = _Fed(_config(join={"max_clock_lead_ms": 0}))
+    sparse = _Fed(make_config(join={"max_clock_lead_ms": 0}))
     now_ms = 0
     for number in range(2 * ENOUGH):
         now_ms += 3_600_000
@@ -165,11 +165,11 @@ def _flow(observer: Observer) -> dict[str, float]:
 def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """A worker reports it in metrics and with one warning, also after it takes over the task; outputs do not change."""
     caplog.set_level(logging.INFO)
-    world = World(_config(worker={"max_batch_records": 50, "snapshot_after_ms": 0}))
+    world = World(make_config(worker={"max_batch_records": 50, "snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     _send(world, 0, 150)
-    _turns(member, until=lambda: any(task.offsets == (150, 150) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (150, 150) for task in member.tasks))
     world.clock.advance(2)
     member.turn()
     member.turn()
@@ -180,7 +180,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     assert flow["areba_label_delay_p99_seconds"] == (delays[-1] or 0) / 1000
 
     _send(world, 150, 50, labelled=False)
-    _turns(member, until=lambda: any(task.offsets == (200, 150) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (200, 150) for task in member.tasks))
     for _ in range(3):
         world.clock.advance(2)
         member.turn()
@@ -192,14 +192,14 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
     again = HealthObserver(world.clock)
-    other = _started(world.worker(observer=again))
-    _turns(other, until=lambda: len(other.tasks) == 2 and all(task.state is TaskState.LIVE for task in other.tasks))
+    other = started(world.worker(observer=again))
+    take_turns(other, until=lambda: len(other.tasks) == 2 and all(task.state is TaskState.LIVE for task in other.tasks))
     for _ in range(2):
         world.clock.advance(2)
         other.turn()
     assert _flow(again)["areba_labels_missing"] == 1
     _send(world, 200, 1)
-    _turns(other, until=lambda: any(task.offsets == (201, 151) for task in other.tasks))
+    take_turns(other, until=lambda: any(task.offsets == (201, 151) for task in other.tasks))
     world.clock.advance(WARNING_INTERVAL_S)
     other.turn()
     other.turn()
@@ -229,12 +229,12 @@ def test_labels_that_meet_no_example() -> None:
 @pytest.mark.parametrize(("is_labelled", "counted"), [(True, 1), (False, 0)])
 def test_a_table_that_is_almost_full(is_labelled: bool, counted: int, caplog: pytest.LogCaptureFixture) -> None:
     """Before examples are evicted whose labels come later: a line, and an alert unless no label ever came."""
-    world = World(_config(join={"max_pending_per_stream": 20}))
+    world = World(make_config(join={"max_pending_per_stream": 20}))
     observer = HealthObserver(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     _send(world, 0, 1, labelled=is_labelled)
     _send(world, 1, 18, labelled=False)
-    _turns(member, until=lambda: any(task.offsets == (19, is_labelled) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (19, is_labelled) for task in member.tasks))
     for _ in range(3):
         world.clock.advance(2)
         member.turn()

@@ -20,16 +20,16 @@ from tests.support.changelog import (
 )
 from tests.support.world import (
     PARTITIONS,
+    DyingTransaction,
+    FailingTransaction,
     World,
-    _all_at,
-    _all_beyond,
-    _config,
-    _Dying,
-    _Failing,
-    _never,
-    _started,
-    _turns,
-    _undisturbed,
+    all_at,
+    all_beyond,
+    make_config,
+    never,
+    started,
+    take_turns,
+    undisturbed_outputs,
 )
 
 
@@ -38,26 +38,26 @@ def test_a_clean_stop_leaves_nothing_to_do_again() -> None:
     world = World()
     world.send(40)
     member = world.worker()
-    member.run(_all_at(member, 40))
+    member.run(all_at(member, 40))
     world.send(5, first=40)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 45))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 45))
     assert [task.report.replayed_records for task in again.tasks] == [0, 0]
     assert all(task.report.loaded_sequence > 0 for task in again.tasks)
-    assert world.outputs() == _undisturbed(40, 5)
+    assert world.outputs() == undisturbed_outputs(40, 5)
 
 
 def test_a_revoked_task_is_saved_for_its_next_owner() -> None:
     """Joining and leaving the group reprocesses no record."""
     world = World()
     world.send(40)
-    one = _started(world.worker())
-    _turns(one, until=_all_at(one, 40))
-    two = _started(world.worker(_config(application={"instance": "two"}), joins=True))
+    one = started(world.worker())
+    take_turns(one, until=all_at(one, 40))
+    two = started(world.worker(make_config(application={"instance": "two"}), joins=True))
     world.send(5, first=40)
-    _turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(45, 45)] * 2)
+    take_turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(45, 45)] * 2)
     assert [task.report.replayed_records for m in (one, two) for task in m.tasks] == [0, 0]
-    assert world.outputs() == _undisturbed(40, 5)
+    assert world.outputs() == undisturbed_outputs(40, 5)
 
 
 @pytest.mark.parametrize("lives", [2, 7])
@@ -66,11 +66,11 @@ def test_a_killed_worker_does_again_what_its_last_snapshot_does_not_have(lives: 
     world = snapshot_world()
     world.send(70)
     for life in range(lives):
-        member = _started(world.worker())
-        _turns(member, until=_all_beyond(member, 70 * (life + 1) // lives))
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 70))
-    assert world.outputs() == _undisturbed(70)
+        member = started(world.worker())
+        take_turns(member, until=all_beyond(member, 70 * (life + 1) // lives))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 70))
+    assert world.outputs() == undisturbed_outputs(70)
     assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
     assert all(task.report.loaded_sequence > 0 and task.report.replayed_records < 100 for task in again.tasks)
 
@@ -82,13 +82,13 @@ def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     world = snapshot_world()
     world.send(70)
     for life in range(8):
-        member = _started(world.worker())
-        _turns(member, until=_all_beyond(member, 8 * (life + 1)))
-    _turns(member, until=_all_at(member, 70))
-    _turns(member, until=is_idle(member))
-    assert world.outputs() == _undisturbed(70)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 70))
+        member = started(world.worker())
+        take_turns(member, until=all_beyond(member, 8 * (life + 1)))
+    take_turns(member, until=all_at(member, 70))
+    take_turns(member, until=is_idle(member))
+    assert world.outputs() == undisturbed_outputs(70)
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 70))
     assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
@@ -97,13 +97,13 @@ def test_an_abort_takes_its_part_of_a_snapshot_along() -> None:
     """The next owner does not rely on chunks that were never committed."""
     world = snapshot_world()
     world.send(60)
-    failing = _Failing(world.broker, dict.fromkeys((2, 3, 5, 8, 9, 10, 14), TransactionAbortedError))
-    member = _started(world.worker(transaction=failing))
-    _turns(member, until=_all_at(member, 60))
+    failing = FailingTransaction(world.broker, dict.fromkeys((2, 3, 5, 8, 9, 10, 14), TransactionAbortedError))
+    member = started(world.worker(transaction=failing))
+    take_turns(member, until=all_at(member, 60))
     assert failing.commits > 14
-    assert world.outputs() == _undisturbed(60)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 60))
+    assert world.outputs() == undisturbed_outputs(60)
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 60))
     assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
@@ -119,16 +119,16 @@ def test_nothing_is_left_in_the_changelog_for_good() -> None:
     world = snapshot_world()
     for commits in range(1, 12):
         world.send(30, first=30 * (commits - 1))
-        dying = world.worker(transaction=_Dying(world, commits))
+        dying = world.worker(transaction=DyingTransaction(world, commits))
         with pytest.raises(UnknownOutcomeError):
-            dying.run(_never())
-    member = _started(world.worker())
+            dying.run(never())
+    member = started(world.worker())
     total = 30 * 11
-    _turns(member, until=_all_at(member, total))
+    take_turns(member, until=all_at(member, total))
     for more in range(4):  # what was dropped gets its tombstones with a later snapshot
         world.send(1, first=total + more)
-        _turns(member, until=_all_at(member, total + more + 1))
-        _turns(member, until=is_idle(member))
+        take_turns(member, until=all_at(member, total + more + 1))
+        take_turns(member, until=is_idle(member))
     for number in range(PARTITIONS):
         values = {key: value for key, value, *_ in world.rows("changelog", number)}
         wanted: set[bytes] = set()
@@ -141,8 +141,8 @@ def test_nothing_is_left_in_the_changelog_for_good() -> None:
         living = _living_keys(world, number)
         assert wanted <= living <= wanted | dropped
         assert len(values) > len(living)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, total + 4))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, total + 4))
     assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
@@ -151,14 +151,14 @@ def test_compaction_while_running() -> None:
     world = snapshot_world()
     for life in range(6):
         world.send(10, first=10 * life)
-        member = _started(world.worker())
-        _turns(member, until=_all_beyond(member, 10 * life + 6))
+        member = started(world.worker())
+        take_turns(member, until=all_beyond(member, 10 * life + 6))
         for number in range(PARTITIONS):
             world.broker.compact(changelog_of(world, number))
-    _turns(member, until=_all_at(member, 60))
-    assert world.outputs() == _undisturbed(60)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 60))
+    take_turns(member, until=all_at(member, 60))
+    assert world.outputs() == undisturbed_outputs(60)
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 60))
     assert all(task.report.loaded_sequence > 0 for task in again.tasks)
 
 
@@ -167,16 +167,16 @@ def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     world = snapshot_world(streams={"s0": {"features": 1}, "s1": {"features": 1}, "quiet": {"features": 1}})
     world.put("examples", 0, b"quiet", codec.encode(Example("quiet", "1", [1.0])), 1)
     world.send(40)
-    member = _started(world.worker())
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(41, 40), (40, 40)])
-    _turns(member, until=is_idle(member))
+    member = started(world.worker())
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(41, 40), (40, 40)])
+    take_turns(member, until=is_idle(member))
     world.broker.compact(changelog_of(world, 0))
     newest = manifest_at(world, 0, snapshots_of(world, 0)[0].manifest.offset)
     written = {entry.stream: entry.offset for entry in newest.entries}
     assert written["quiet"] < written["s0"] - 4
     with caplog.at_level(logging.ERROR, "areba.worker"):
-        again = _started(world.worker())
-        _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (41, 40))
+        again = started(world.worker())
+        take_turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (41, 40))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert again.tasks[0].report.loaded_sequence == newest.sequence
 
@@ -188,9 +188,9 @@ def test_inputs_may_be_deleted_before_a_snapshot() -> None:
         for topic in (world.config.topics.examples, world.config.topics.labels):
             world.broker.delete_before(TopicPartition(topic, number), 21)
     world.send(9, first=21)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 30))
-    assert world.outputs() == _undisturbed(7, 7, 7, 9)
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 30))
+    assert world.outputs() == undisturbed_outputs(7, 7, 7, 9)
 
 
 def test_a_whole_snapshot_that_progress_does_not_name_is_not_used() -> None:
@@ -200,9 +200,9 @@ def test_a_whole_snapshot_that_progress_does_not_name_is_not_used() -> None:
     world.send(5, first=21)
     die_unnamed(world)
     assert [snapshots_of(world, number) for number in range(PARTITIONS)] == named
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 26))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 26))
     assert [task.report.loaded_sequence for task in again.tasks] == [
         manifest_at(world, number, named[number][0].manifest.offset).sequence for number in range(PARTITIONS)
     ]
-    assert world.outputs() == _undisturbed(7, 7, 7, 5)
+    assert world.outputs() == undisturbed_outputs(7, 7, 7, 5)

@@ -31,12 +31,12 @@ from tests.support.world import (
     MAX_POLL_INTERVAL_S,
     PARTITIONS,
     World,
-    _all_at,
-    _config,
-    _never,
-    _started,
-    _turns,
-    _undisturbed,
+    all_at,
+    make_config,
+    never,
+    started,
+    take_turns,
+    undisturbed_outputs,
 )
 
 
@@ -84,16 +84,16 @@ def test_damaged_snapshots(
         damage(world, 0, _core_of(world, 0, offset) if of_core else offset)
     world.send(9, first=21)
     with caplog.at_level(logging.ERROR, "areba.worker"):
-        again = _started(world.worker())
-        _turns(again, until=lambda: len(again.tasks) == 2)
+        again = started(world.worker())
+        take_turns(again, until=lambda: len(again.tasks) == 2)
         world.clock.advance(OPEN_TRANSACTION_S)  # or it might only be hidden
-        _turns(again, until=_all_at(again, 30))
+        take_turns(again, until=all_at(again, 30))
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 if both else 1
     assert all(line.startswith("damaged task=0: changelog[0] offset ") for line in lines)
     assert again.tasks[0].report.replayed_records == 42 - (0 if both else again_at)
     assert again.tasks[1].report.replayed_records == 0
-    assert world.outputs() == _undisturbed(7, 7, 7, 9)
+    assert world.outputs() == undisturbed_outputs(7, 7, 7, 9)
 
 
 class _Hidden(EmbeddedCluster):
@@ -145,9 +145,9 @@ def test_a_snapshot_after_an_open_transaction_is_waited_for(hidden_s: float, sna
     newest = snapshots_of(world, 0)[0]
     dead_s = world.clock.monotonic_s() + MAX_POLL_INTERVAL_S + 1  # then the group knows
     hidden = _Hidden(world, newest.manifest.offset, dead_s + hidden_s)
-    member = _started(world.worker(cluster=hidden))
+    member = started(world.worker(cluster=hidden))
     seen = world.clock.monotonic_s() + 60.0
-    while not _all_at(member, 18)() and world.clock.monotonic_s() < seen:
+    while not all_at(member, 18)() and world.clock.monotonic_s() < seen:
         member.turn()
         world.clock.advance(0.1)
     [task] = [task for task in member.tasks if task.number == 0]
@@ -163,34 +163,34 @@ def test_no_snapshot_and_no_inputs() -> None:
             _remove(world, number, snapshot.manifest.offset)
         world.broker.delete_before(TopicPartition(world.config.topics.labels, number), 3)
     with pytest.raises(StateError, match=ErrorCode.INPUTS_DELETED):
-        world.worker().run(_never())
+        world.worker().run(never())
 
 
 def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
     """A stream that the breaker stopped stays stopped, and its count of malformed records continues."""
-    world = World(_config(worker=EVERY, **BREAKER))
+    world = World(make_config(worker=EVERY, **BREAKER))
     world.send(6)
     world.garbage(0, 2)
     member = world.worker()
     member.run(lambda: len(member.tasks) == 2 and member.tasks[0].offsets == (8, 6))
-    again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].state is TaskState.LIVE)
+    again = started(world.worker())
+    take_turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].state is TaskState.LIVE)
     assert again.tasks[0].report.replayed_records == 0
     world.garbage(0, 1)
-    _turns(again, until=lambda: again.tasks[0].offsets == (9, 6))
+    take_turns(again, until=lambda: again.tasks[0].offsets == (9, 6))
     world.send(1, first=6)
-    _turns(again, until=lambda: again.tasks[0].offsets == (10, 7))
+    take_turns(again, until=lambda: again.tasks[0].offsets == (10, 7))
     assert again.tasks[0].live.task.stopped
     again.run(lambda: True)  # a clean stop
-    once_more = _started(world.worker())
-    _turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.LIVE)
+    once_more = started(world.worker())
+    take_turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.LIVE)
     assert once_more.tasks[0].report.replayed_records == 0
     assert once_more.tasks[0].live.task.stopped
     world.resume(0)
     world.send(3, first=20)
-    _turns(once_more, until=lambda: once_more.tasks[0].offsets == (14, 10))
-    last = _started(world.worker())
-    _turns(last, until=partial(lambda m: len(m.tasks) == 2 and m.tasks[0].state is TaskState.LIVE, last))
+    take_turns(once_more, until=lambda: once_more.tasks[0].offsets == (14, 10))
+    last = started(world.worker())
+    take_turns(last, until=partial(lambda m: len(m.tasks) == 2 and m.tasks[0].state is TaskState.LIVE, last))
     assert not last.tasks[0].live.task.stopped
 
 
@@ -205,7 +205,7 @@ def test_a_snapshot_of_another_history_is_refused() -> None:
         world.put("progress", number, SNAPSHOT_KEY, codec.encode(act))
     before = world.outputs()
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        world.worker().run(_never())
+        world.worker().run(never())
     assert world.outputs() == before
 
 
@@ -219,7 +219,7 @@ def test_the_first_commit_lost_its_marker_in_progress() -> None:
         log = world.broker._log(TopicPartition(world.config.topics.progress, number))
         log.entries[:] = [entry._replace(transaction=aborted) for entry in log.entries]
         assert world.progress(number) == []
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 5))
-    assert world.outputs() == _undisturbed(5)
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 5))
+    assert world.outputs() == undisturbed_outputs(5)
     assert any(isinstance(record, Commit) for record in world.progress(0))

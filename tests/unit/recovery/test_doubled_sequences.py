@@ -14,7 +14,7 @@ from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
 
 COUNT = 20
 
@@ -23,14 +23,14 @@ OTHER = next(name for name in map("other{}".format, range(9)) if not partition_o
 
 def _world(snapshot_after_ms: int) -> World:
     """Return a world whose task 0 has two streams."""
-    world = World(_config(streams={OTHER: {"features": 1}}, worker={"snapshot_after_ms": snapshot_after_ms}))
+    world = World(make_config(streams={OTHER: {"features": 1}}, worker={"snapshot_after_ms": snapshot_after_ms}))
     for number in range(COUNT // 2):
         for stream in ("s0", OTHER):
             time_ms = 10 * number + 1
             world.put("examples", 0, stream.encode(), codec.encode(Example(stream, str(number), [1.0])), time_ms)
             world.put("labels", 0, stream.encode(), codec.encode(Label(stream, str(number), number % 2)), time_ms + 5)
     world.send(COUNT, partitions=[1])
-    _turns(member := _started(world.worker()), until=_all_at(member, COUNT))
+    take_turns(member := started(world.worker()), until=all_at(member, COUNT))
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     return world
 
@@ -61,15 +61,15 @@ def test_both_acts_hold(snapshot_after_ms: int, acts: Sequence[tuple[int, str]],
     assert verify(world.cluster, world.config, rerun=True).ok
     assert "would start again" in next(iter(reset(world.place(), "s0", 0, dry_run=True)))
     world.send(5, first=COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT + 5))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, COUNT + 5))
     assert world.progress(0)[following + len(acts) :][0].sequence == following + is_next
     held = member.tasks[0].live.task
     assert held.stream("s0").learners[0].arrays()["updates"].sum() > 0
     digests = held.model_digests()
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     assert rebuild(world.place(), 0, None).task.model_digests() == digests
-    _turns(again := _started(world.worker()), until=_all_at(again, COUNT + 5))
+    take_turns(again := started(world.worker()), until=all_at(again, COUNT + 5))
     assert again.tasks[0].live.task.model_digests() == digests
     assert verify(world.cluster, world.config, rerun=True).ok
 
@@ -86,5 +86,5 @@ def test_what_cannot_be_restored_is_reported_before_a_worker_starts(more: int) -
     ]
     assert not found.ok
     assert Code.WRONG_SEQUENCE in {finding.code for finding in verify(world.cluster, world.config).findings}
-    member = _started(world.worker())
-    _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.PARKED, TaskState.LIVE])
+    member = started(world.worker())
+    take_turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.PARKED, TaskState.LIVE])

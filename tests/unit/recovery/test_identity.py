@@ -22,7 +22,7 @@ from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 GROWN = 2 * PARTITIONS
 
@@ -32,7 +32,7 @@ def _processed(count: int = 10) -> World:
     world = World()
     world.send(count)
     member = world.worker()
-    member.run(_all_at(member, count))
+    member.run(all_at(member, count))
     return world
 
 
@@ -59,25 +59,25 @@ def test_topics_that_grow_change_no_result(
     """A stream that moved to another partition would meet an empty model, and labels would miss their examples."""
     world = World()
     world.send(10)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 10))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 10))
     for name in which:
         world.broker.grow_topic(getattr(world.config.topics, name), GROWN)
     for topic in {"examples", "labels"} & set(which):
         world.put(topic, GROWN - 1, b"s0", b"sent to a partition that nobody reads")
-    members = [member] if joins else [_started(world.worker())]
+    members = [member] if joins else [started(world.worker())]
     if joins == 2:
-        members.append(_started(world.worker(_config(application={"instance": "v"}), joins=True)))
+        members.append(started(world.worker(make_config(application={"instance": "v"}), joins=True)))
     world.send(10, first=10)
     with caplog.at_level(logging.WARNING, "areba.worker"):
-        _turns(
+        take_turns(
             *members,
             until=lambda: (
                 sorted((task.number, task.state, task.offsets) for one in members for task in one.tasks)
                 == [(number, TaskState.LIVE, (20, 20)) for number in range(PARTITIONS)]
             ),
         )
-    assert world.outputs() == _undisturbed(10, 10)
+    assert world.outputs() == undisturbed_outputs(10, 10)
     if joins and "predictions" not in which:
         assert len(_lines(caplog, "topics")) == len(members) * (len(which) + 1), "each worker says it once"
     for number in range(PARTITIONS):
@@ -127,8 +127,8 @@ def test_an_older_application_keeps_the_number_of_its_progress_topic() -> None:
     world.broker.grow_topic("examples", GROWN)
     assert partitions_of(world.cluster, world.config.topics) == PARTITIONS
     world.send(5)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 5))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 5))
     acts = [record for record in world.progress(0) if isinstance(record, Act)]
     assert [(act.sequence, act.partitions) for act in acts] == [(0, 0), (1, PARTITIONS)]
     world.broker.grow_topic(world.config.topics.progress, GROWN)
@@ -195,8 +195,8 @@ def test_another_application_reads_the_new_topic_from_its_beginning() -> None:
     changed = {"application": {"id": "next", "instance": "w"}, "kafka": {"output_prefix": "next-"}}
     config = world.config.model_validate({**world.config.model_dump(mode="json"), **changed})
     world.cluster.create([TopicInfo(name, PARTITIONS, {}) for name in config.topics], 1)
-    member = _started(world.worker(config))
-    _turns(member, until=_all_at(member, 30))
+    member = started(world.worker(config))
+    take_turns(member, until=all_at(member, 30))
 
 
 def test_what_was_recorded_without_ids_is_not_compared() -> None:
@@ -205,8 +205,8 @@ def test_what_was_recorded_without_ids_is_not_compared() -> None:
     topics = world.broker._topics
     for name in ("examples", "labels"):
         topics[name] = TopicInfo(name, topics[name].partitions, topics[name].settings)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 10))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 10))
     commits = [record for record in world.progress(0) if isinstance(record, Commit)]
     assert commits[-1].examples_topic_id, "the worker before had an id to record"
 
@@ -215,8 +215,8 @@ def test_verify_finds_what_nobody_reads() -> None:
     """`verify` reports records in partitions that were added: no task reads them, and a sender may still write them."""
     world = World()
     world.send(3)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 3))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 3))
     world.broker.grow_topic(world.config.topics.examples, GROWN)
     assert verify(world.cluster, world.config).ok
     world.put("examples", PARTITIONS, b"s", b"")

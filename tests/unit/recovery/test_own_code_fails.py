@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_app.errors import ErrorCode
 from stream_app.task_state import TaskState
-from tests.support.world import World, _all_at, _config, _started, _turns
+from tests.support.world import World, all_at, make_config, started, take_turns
 
 # isort: split
 import torch
@@ -62,16 +62,16 @@ class FussyNetwork(torch.nn.Module):
 @pytest.mark.parametrize("learner", [{"method": f"{HERE}Fussy"}, {"method": "areba", "network": f"{HERE}FussyNetwork"}])
 def test_its_task_is_parked_and_the_others_continue(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """An error in one stream's learner must not stop the streams of other tasks."""
-    world = World(_config(learners={"areba": {"method": "areba"}, "mine": learner}))
+    world = World(make_config(learners={"areba": {"method": "areba"}, "mine": learner}))
     world.send(2)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 2))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 2))
     good, bad = member.tasks
     world.send(1, first=2, partitions=[1])
-    _turns(member, until=lambda: bad.state is TaskState.PARKED)
+    take_turns(member, until=lambda: bad.state is TaskState.PARKED)
     assert bad.code is ErrorCode.OWN_CODE_FAILED
     assert re.search(rf"failed: {re.escape(__file__)}:\d+: LookupError: too much", bad.problem or "")
     assert (bad.problem or "?") in caplog.text
     world.send(2, first=3, partitions=[0])
-    _turns(member, until=lambda: good.offsets == (4, 4))
+    take_turns(member, until=lambda: good.offsets == (4, 4))
     assert good.state is TaskState.LIVE

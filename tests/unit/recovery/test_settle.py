@@ -8,19 +8,19 @@ from stream_app.backends.memory.log_reader import EmbeddedLogReader
 from stream_app.config import Config
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
 from stream_app.records import ADOPT, CONFIGURATION, RESET, Act, Commit
-from stream_app.recovery.settle import _attempts
+from stream_app.recovery.settle import find_attempts
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, START
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
-from tests.support.world import PARTITIONS, World, _all_at, _all_beyond, _config, _started, _turns
+from tests.support.world import PARTITIONS, World, all_at, all_beyond, make_config, started, take_turns
 
 KAFKA = {"output_prefix": "out."}
 
 
 def _another(world: World) -> Config:
     """Another application with its own topics, except for inputs and outputs."""
-    config = _config(application={"id": "other"}, kafka=KAFKA)
+    config = make_config(application={"id": "other"}, kafka=KAFKA)
     for name in set(config.topics) - set(world.config.topics):
         world.add_topic(name)
     return config
@@ -37,14 +37,14 @@ def _adopted(world: World) -> list[Act]:
 
 def test_the_second_of_two_writers_ends() -> None:
     """If two applications write to the same topics, the second to commit aborts and names the foreign record."""
-    world = World(_config(kafka=KAFKA))
-    one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True))
-    _turns(one, two, until=lambda: _live(one) and _live(two))
+    world = World(make_config(kafka=KAFKA))
+    one, two = started(world.worker()), started(world.worker(_another(world), joins=True))
+    take_turns(one, two, until=lambda: _live(one) and _live(two))
     world.send(10)
-    _turns(one, until=_all_at(one, 10))
+    take_turns(one, until=all_at(one, 10))
     outputs = world.outputs()
     with pytest.raises(ForeignRecordsError) as raised:
-        _turns(two, until=_all_at(two, 10))
+        take_turns(two, until=all_at(two, 10))
     assert raised.value.exit_code == 2
     assert world.outputs() == outputs, "the second published nothing"
 
@@ -76,30 +76,30 @@ class _SilentOnceCluster(EmbeddedCluster):
 
 def test_what_was_not_read_is_not_taken_for_nothing() -> None:
     """Until a broker has returned the records between two of its own, a worker commits nothing after them."""
-    world = World(_config(kafka=KAFKA))
+    world = World(make_config(kafka=KAFKA))
     cluster = _SilentOnceCluster(world.broker)
-    one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True, cluster=cluster))
-    _turns(one, two, until=lambda: _live(one) and _live(two))
+    one, two = started(world.worker()), started(world.worker(_another(world), joins=True, cluster=cluster))
+    take_turns(one, two, until=lambda: _live(one) and _live(two))
     world.send(10)
-    _turns(one, until=_all_at(one, 10))
+    take_turns(one, until=all_at(one, 10))
     outputs = world.outputs()
     cluster.is_silent = True
     with pytest.raises((ForeignRecordsError, UnknownOutcomeError)):
-        _turns(two, until=_all_at(two, 10))
+        take_turns(two, until=all_at(two, 10))
     assert world.outputs() == outputs, "the second published nothing"
 
 
 def test_the_first_of_two_writers_ends_too() -> None:
     """Neither application continues as if it were alone."""
-    world = World(_config(kafka=KAFKA))
-    one = _started(world.worker())
+    world = World(make_config(kafka=KAFKA))
+    one = started(world.worker())
     world.send(10)
-    _turns(one, until=_all_at(one, 10))
-    two = _started(world.worker(_another(world), joins=True, adopts=True))
-    _turns(two, until=_all_at(two, 10))
+    take_turns(one, until=all_at(one, 10))
+    two = started(world.worker(_another(world), joins=True, adopts=True))
+    take_turns(two, until=all_at(two, 10))
     world.send(10, first=10)
     with pytest.raises(ForeignRecordsError):
-        _turns(one, until=_all_at(one, 20))
+        take_turns(one, until=all_at(one, 20))
 
 
 @pytest.mark.parametrize("topic", ["predictions", "outcomes"])
@@ -107,21 +107,21 @@ def test_the_first_of_two_writers_ends_too() -> None:
 def test_one_foreign_record_is_enough(topic: str, *, is_first: bool) -> None:
     """A single record of another program, where there is room for a marker, made `verify` red for ever."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     world.send(0 if is_first else 5)
-    _turns(member, until=_all_at(member, 0 if is_first else 5))
+    take_turns(member, until=all_at(member, 0 if is_first else 5))
     if not is_first:
-        member = _started(world.worker())  # the end of the log is known, and no marker of ours follows
-        _turns(member, until=_all_at(member, 5))
+        member = started(world.worker())  # the end of the log is known, and no marker of ours follows
+        take_turns(member, until=all_at(member, 5))
     world.put(topic, 0, b"s0", b"foreign")
     outputs = world.rows(topic, 0)
     world.send(5, first=5)
     with pytest.raises(ForeignRecordsError, match=rf"^{topic}\[0\] offset {len(outputs) - 1 if is_first else ''}"):
-        _turns(member, until=_all_beyond(member, 10 if not is_first else 5))
+        take_turns(member, until=all_beyond(member, 10 if not is_first else 5))
     assert world.rows(topic, 0) == outputs
     with pytest.raises(ForeignRecordsError):
-        _turns(again := _started(world.worker()), until=_all_beyond(again, 10 if not is_first else 5))
-    _turns(again := _started(world.worker(adopts=True)), until=_all_beyond(again, 10 if not is_first else 5))
+        take_turns(again := started(world.worker()), until=all_beyond(again, 10 if not is_first else 5))
+    take_turns(again := started(world.worker(adopts=True)), until=all_beyond(again, 10 if not is_first else 5))
 
 
 @pytest.mark.parametrize("topic", ["predictions", "dead-letters"])
@@ -130,18 +130,18 @@ def test_one_foreign_record_after_a_clean_stop(topic: str) -> None:
     world = World()
     world.send(3)
     member = world.worker()
-    member.run(_all_at(member, 3))
+    member.run(all_at(member, 3))
     world.put(topic.replace("-", "_"), 0, b"s0", b"foreign")
     with pytest.raises(ForeignRecordsError):
-        _turns(again := _started(world.worker()), until=_all_at(again, 3))
+        take_turns(again := started(world.worker()), until=all_at(again, 3))
 
 
 def _after_another() -> World:
     """Return an application whose output topics contain another application's records."""
-    world = World(_config(kafka=KAFKA))
-    one = _started(world.worker())
+    world = World(make_config(kafka=KAFKA))
+    one = started(world.worker())
     world.send(10)
-    _turns(one, until=_all_at(one, 10))
+    take_turns(one, until=all_at(one, 10))
     world.config = _another(world)
     return world
 
@@ -149,9 +149,9 @@ def _after_another() -> World:
 def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
     """A worker whose prefix was copied from another application publishes and records nothing."""
     world = _after_another()
-    theirs, two = world.outputs(), _started(world.worker())
+    theirs, two = world.outputs(), started(world.worker())
     with pytest.raises(ForeignRecordsError, match=r"^out\.predictions\[\d\] offset 0: "):
-        _turns(two, until=_all_at(two, 10))
+        take_turns(two, until=all_at(two, 10))
     assert world.outputs() == theirs
     assert [world.progress(number) for number in range(PARTITIONS)] == [[]] * PARTITIONS
 
@@ -159,15 +159,15 @@ def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
 def test_a_worker_that_adopts_continues_after_outputs_of_somebody_else() -> None:
     """The worker accepts and records existing outputs once; the next worker finds no foreign records."""
     world = _after_another()
-    theirs, two = world.outputs(), _started(world.worker(adopts=True))
-    _turns(two, until=_all_at(two, 10))
+    theirs, two = world.outputs(), started(world.worker(adopts=True))
+    take_turns(two, until=all_at(two, 10))
     found = world.outputs()
     assert {place: rows[: len(theirs[place])] for place, rows in found.items()} == theirs
     assert {place: len(rows) for place, rows in found.items()} == {p: 2 * len(rows) for p, rows in theirs.items()}
     assert len(_adopted(world)) == PARTITIONS
     world.send(10, first=10)
-    again = _started(world.worker())
-    _turns(again, until=_all_at(again, 20))
+    again = started(world.worker())
+    take_turns(again, until=all_at(again, 20))
     assert len(_adopted(world)) == PARTITIONS
 
 
@@ -182,11 +182,11 @@ def test_a_header_of_a_producer_does_not_hide_a_dead_letter(name: str, others: i
     records = [(b"s", b"no record", 1, ((name, b"3"),)), (b"s", b"no record", 1, ())][: 1 + others]
     for number in range(PARTITIONS):
         world.broker.append(TopicPartition(world.config.topics.examples, number), records)
-    killed = _started(world.worker())
-    _turns(killed, until=lambda: [task.offsets for task in killed.tasks] == [(len(records), 0)] * PARTITIONS)
+    killed = started(world.worker())
+    take_turns(killed, until=lambda: [task.offsets for task in killed.tasks] == [(len(records), 0)] * PARTITIONS)
     world.send(10)
-    heir = _started(world.worker())
-    _turns(heir, until=lambda: [task.offsets for task in heir.tasks] == [(len(records) + 10, 10)] * PARTITIONS)
+    heir = started(world.worker())
+    take_turns(heir, until=lambda: [task.offsets for task in heir.tasks] == [(len(records) + 10, 10)] * PARTITIONS)
     assert [len(world.rows("dead-letters", number)) for number in range(PARTITIONS)] == [len(records)] * PARTITIONS
 
 
@@ -198,7 +198,7 @@ def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
         Act(3, CONFIGURATION, "0", "{}"),
         Commit(4, 0, 1, 0, 1, digest=digest, records=0),
     )
-    [attempt] = _attempts([(None, codec.encode(record)) for record in records], _decoded)
+    [attempt] = find_attempts([(None, codec.encode(record)) for record in records], _decoded)
     assert [record.sequence for record in attempt.records] == [3, 4]
 
 

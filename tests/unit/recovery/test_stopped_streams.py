@@ -12,7 +12,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.stops import read_stop
 from stream_app.task_state import TaskState
 from tests.support.damages.world import stopped_world
-from tests.support.world import BREAKER, World, _config, _reaches, _started, _Ticking, _turns
+from tests.support.world import BREAKER, TickingClock, World, make_config, reaches, started, take_turns
 
 
 def _reasons(world: World, partition: int = 0) -> list[str]:
@@ -21,17 +21,17 @@ def _reasons(world: World, partition: int = 0) -> list[str]:
 
 def test_one_stream_does_not_stop_the_others() -> None:
     """A producer of rubbish stopped every stream of its task until an operator came."""
-    world = World(_config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "t": {"features": 1}}, **BREAKER))
+    world = World(make_config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "t": {"features": 1}}, **BREAKER))
     world.send(3)
     world.garbage(0)
-    member = _started(world.worker())
-    _turns(member, until=lambda: _reaches(member, (6, 3)))
+    member = started(world.worker())
+    take_turns(member, until=lambda: reaches(member, (6, 3)))
     for number in range(4):
         world.put("examples", 0, b"t", codec.encode(Example("t", str(number), [1.0])), 100 + number)
         world.put("labels", 0, b"t", codec.encode(Label("t", str(number), 1)), 100 + number)
         world.put("examples", 0, b"s0", codec.encode(Example("s0", f"x{number}", [1.0])), 100 + number)
         world.put("labels", 0, b"s0", codec.encode(Label("s0", f"x{number}", 1)), 100 + number)
-    _turns(member, until=lambda: _reaches(member, (14, 11)))
+    take_turns(member, until=lambda: reaches(member, (14, 11)))
     outcomes = [codec.decode_one(value) for _, value, *_ in world.rows("outcomes", 0)]
     joined = [one.stream for one in outcomes if isinstance(one, Outcome)]
     assert joined == ["s0"] * 3 + ["t"] * 4
@@ -51,7 +51,7 @@ def test_a_stop_is_an_act_and_ends_with_a_mark() -> None:
     world.resume(0)
     world.resume(0)  # two operators
     world.send(2, first=7)
-    _turns(member, until=lambda: _reaches(member, (14, 9)))
+    take_turns(member, until=lambda: reaches(member, (14, 9)))
     last = world.progress(0)[-1]
     assert isinstance(last, Commit)
     assert (last.stopped_streams, last.stops) == (0, {})
@@ -61,18 +61,18 @@ def test_a_stop_is_an_act_and_ends_with_a_mark() -> None:
 
 def test_what_is_pending_stays_pending() -> None:
     """The label of an example from before the stop may be sent back, and must still find the example."""
-    world = World(_config(**BREAKER))
+    world = World(make_config(**BREAKER))
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "early", [1.0])), 60)
     world.garbage(0)
-    member = _started(world.worker())
-    _turns(member, until=lambda: _reaches(member, (4, 0)))
+    member = started(world.worker())
+    take_turns(member, until=lambda: reaches(member, (4, 0)))
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "late", [1.0])), 10**12)
     world.put("labels", 0, b"s0", codec.encode(Label("s0", "early", 1)), 70)
-    _turns(member, until=lambda: _reaches(member, (5, 1)))
+    take_turns(member, until=lambda: reaches(member, (5, 1)))
     world.resume(0, 10**12)
-    _turns(member, until=lambda: _reaches(member, (6, 1)))
+    take_turns(member, until=lambda: reaches(member, (6, 1)))
     world.put("labels", 0, b"s0", codec.encode(Label("s0", "early", 1)), 70)
-    _turns(member, until=lambda: _reaches(member, (6, 2)))
+    take_turns(member, until=lambda: reaches(member, (6, 2)))
     [(_, value, *_)] = world.rows("outcomes", 0)
     found = codec.decode_one(value)
     assert isinstance(found, Outcome)
@@ -84,36 +84,36 @@ def test_marks_of_a_stopped_stream_wait_in_the_dead_letters() -> None:
     world, member = stopped_world()
     for mark in (Mark("s0", MarkKind.PROMOTE, learner="areba"), Mark("s0", MarkKind.ADVANCE, time_ms=10**15)):
         world.put("examples", 0, b"s0", codec.encode(mark), 100)
-    _turns(member, until=lambda: _reaches(member, (12, 7)))
+    take_turns(member, until=lambda: reaches(member, (12, 7)))
     assert _reasons(world)[-2:] == ["stream-stopped"] * 2
 
 
 def test_a_configured_stream_that_never_sent_anything_sound_is_stopped() -> None:
     """A producer may be wrong from its first record on."""
-    world = World(_config(**BREAKER))
+    world = World(make_config(**BREAKER))
     world.garbage(0, 4)
-    member = _started(world.worker())
-    _turns(member, until=lambda: _reaches(member, (4, 0)))
+    member = started(world.worker())
+    take_turns(member, until=lambda: reaches(member, (4, 0)))
     world.send(1)
-    _turns(member, until=lambda: _reaches(member, (5, 1)))
+    take_turns(member, until=lambda: reaches(member, (5, 1)))
     assert member.tasks[0].live.task.stopped == {"s0": "4 malformed examples in a row (limit 3)"}
     world.resume(0)
     world.send(1, first=7)
-    _turns(member, until=lambda: _reaches(member, (7, 2)))
+    take_turns(member, until=lambda: reaches(member, (7, 2)))
     assert not member.tasks[0].live.task.stopped
     assert len(world.rows("outcomes", 0)) == 1
 
 
 def test_records_without_a_value_stop_nothing() -> None:
     """A purge in the source's table writes thousands of them."""
-    world = World(_config(**BREAKER))
+    world = World(make_config(**BREAKER))
     world.send(1)
     for _ in range(10):
         world.put("examples", 0, b"s0", None, 20)
-    member = _started(world.worker())
-    _turns(member, until=lambda: _reaches(member, (11, 1)))
+    member = started(world.worker())
+    take_turns(member, until=lambda: reaches(member, (11, 1)))
     world.send(1, first=1)
-    _turns(member, until=lambda: _reaches(member, (12, 2)))
+    take_turns(member, until=lambda: reaches(member, (12, 2)))
     assert len(world.rows("outcomes", 0)) == 2
 
 
@@ -121,29 +121,29 @@ def test_a_resume_counts_for_the_next_owner() -> None:
     """A stream that was resumed would be stopped again by its first bad record once another worker has restored it."""
     world, member = stopped_world()
     world.resume(0)
-    _turns(member, until=lambda: _reaches(member, (11, 7)))
-    again = _started(world.worker())
-    _turns(again, until=lambda: _reaches(again, (11, 7)))
+    take_turns(member, until=lambda: reaches(member, (11, 7)))
+    again = started(world.worker())
+    take_turns(again, until=lambda: reaches(again, (11, 7)))
     world.garbage(0, 1)
     world.send(1, first=7)
-    _turns(again, until=lambda: _reaches(again, (13, 8)))
+    take_turns(again, until=lambda: reaches(again, (13, 8)))
     world.send(1, first=8)
-    _turns(again, until=lambda: _reaches(again, (14, 9)))
+    take_turns(again, until=lambda: reaches(again, (14, 9)))
     assert not again.tasks[0].live.task.stopped
 
 
-@pytest.mark.parametrize("clock", [ManualClock, _Ticking])
+@pytest.mark.parametrize("clock", [ManualClock, TickingClock])
 def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
     """A restore replays a stop and its resume, wherever a slice ends."""
     world, member = stopped_world()
     world.resume(0)
     world.send(10, first=20)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(21, 17), (17, 17)])
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(21, 17), (17, 17)])
     before = world.outputs()
     models = [task.live.model_digest() for task in member.tasks]
     world.use(clock())
-    again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and all(task.state is TaskState.LIVE for task in again.tasks))
+    again = started(world.worker())
+    take_turns(again, until=lambda: len(again.tasks) == 2 and all(task.state is TaskState.LIVE for task in again.tasks))
     assert [task.live.model_digest() for task in again.tasks] == models
     assert world.outputs() == before
 
@@ -151,21 +151,21 @@ def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
 def test_a_restarted_worker_stays_stopped() -> None:
     """A restart does not resume the stream, and the log names it again."""
     world, _ = stopped_world()
-    again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and all(task.state is TaskState.LIVE for task in again.tasks))
+    again = started(world.worker())
+    take_turns(again, until=lambda: len(again.tasks) == 2 and all(task.state is TaskState.LIVE for task in again.tasks))
     assert again.tasks[0].live.task.stopped == {"s0": "3 malformed examples in a row (limit 3)"}
 
 
 def test_a_stop_that_was_due_is_recorded_by_the_next_owner() -> None:
     """The worker dies between the batch that reaches the limit and the batch that would record the stop."""
-    world = World(_config(**BREAKER))
+    world = World(make_config(**BREAKER))
     world.send(2)
     world.garbage(0)
-    member = _started(world.worker())
-    _turns(member, until=lambda: _reaches(member, (5, 2)))
-    again = _started(world.worker())
+    member = started(world.worker())
+    take_turns(member, until=lambda: reaches(member, (5, 2)))
+    again = started(world.worker())
     world.send(1, first=2)
-    _turns(again, until=lambda: _reaches(again, (6, 3)))
+    take_turns(again, until=lambda: reaches(again, (6, 3)))
     assert [act.kind for act in world.progress(0) if isinstance(act, Act)] == ["configuration", STOP]
 
 

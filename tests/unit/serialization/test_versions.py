@@ -10,7 +10,7 @@ from stream_app.client import decode, decoder
 from stream_app.records import Label
 from stream_app.serialization import avro, codec, wire_format
 
-CACHES = (avro.catalogue, avro.newest, wire_format.single_object, decoder._schemas)
+CACHES = (avro.catalogue, avro.newest, wire_format.single_object, decoder.known_schemas)
 
 TODAY = schemas.sources()["label", 1]
 

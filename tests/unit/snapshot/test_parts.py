@@ -12,7 +12,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.parts import PART_CHARACTERS, WholeActs, in_parts, whole_acts
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _all_at, _config, _started, _turns
+from tests.support.world import World, all_at, make_config, started, take_turns
 
 LARGEST_BYTES = 500_000
 
@@ -70,20 +70,20 @@ def test_every_reader_puts_the_parts_together(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("stream_app.snapshot.parts.PART_CHARACTERS", 300)
     world = World()
     world.send(10)
-    _turns(member := _started(world.worker()), until=_all_at(member, 10))
+    take_turns(member := started(world.worker()), until=all_at(member, 10))
     assert len([record for record in world.progress(0) if isinstance(record, Act)]) > 3
-    world.config = _config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "more": {"features": 2}})
+    world.config = make_config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "more": {"features": 2}})
     world.send(10, first=10)
-    _turns(member := _started(world.worker()), until=_all_at(member, 20))
+    take_turns(member := started(world.worker()), until=all_at(member, 20))
     acts = [record for record in world.progress(0) if isinstance(record, Act)]
     assert [record.sequence for record in world.progress(0)] == list(range(len(world.progress(0))))
     assert len(list(whole_acts(acts))) == 2
     for snapshot_after_ms in (0, 3_600_000):
-        world.config = _config(
+        world.config = make_config(
             streams={"s0": {"features": 1}, "s1": {"features": 1}, "more": {"features": 2}},
             worker={"snapshot_after_ms": snapshot_after_ms},
         )
-        _turns(again := _started(world.worker()), until=_all_at(again, 20))
+        take_turns(again := started(world.worker()), until=all_at(again, 20))
         assert _digests(again) == _digests(member)
     commits = [record for record in world.progress(0) if isinstance(record, Commit)]
     for commit in (commits[0], commits[-1]):
@@ -102,7 +102,7 @@ def test_a_configuration_whose_writer_died_is_written_again(monkeypatch: pytest.
         world.put("progress", 0, None, codec.encode(part))
     world.send(10)
     for _ in range(2):
-        _turns(member := _started(world.worker()), until=_all_at(member, 10))
+        take_turns(member := started(world.worker()), until=all_at(member, 10))
     assert [record.sequence for record in world.progress(0)] == list(range(len(world.progress(0))))
     report = verify(world.cluster, world.config)
     assert report.ok, report.findings

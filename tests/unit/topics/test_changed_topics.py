@@ -13,7 +13,7 @@ from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.task_state import TaskState
 from stream_app.worker.retention.topic_watch import ASK_INTERVAL_S
 from stream_app.worker.worker import Worker
-from tests.support.world import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
 
 COUNT = 20
 OUTPUTS = [name.replace("-", "_") for name in OUTPUT_TOPICS]
@@ -27,12 +27,12 @@ def _recreate(world: World, names: Sequence[str]) -> None:
 
 
 def _world(**worker: int) -> tuple[World, Worker]:
-    world = World(_config(worker=worker))
+    world = World(make_config(worker=worker))
     for number in range(3):  # dead letters, too
         world.put("examples", 0, b"s0", b"no record", number)
     world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=lambda: sum(sum(task.offsets) for task in member.tasks) == 4 * COUNT + 3)
+    member = started(world.worker())
+    take_turns(member, until=lambda: sum(sum(task.offsets) for task in member.tasks) == 4 * COUNT + 3)
     return world, member
 
 
@@ -58,22 +58,22 @@ def test_outputs_that_were_created_again(names: Sequence[str], when: str, caplog
     caplog.clear()
     with caplog.at_level(logging.WARNING, "areba.worker"):
         if when in ("killed", "stopped"):
-            member = _started(world.worker())
-            _turns(member, until=_reaches(member, COUNT))
+            member = started(world.worker())
+            take_turns(member, until=_reaches(member, COUNT))
             assert [task.live.task.model_digests() for task in member.tasks] == digests
         elif when == "idle":
             world.clock.advance(ASK_INTERVAL_S + 1)
-            _turns(member, until=lambda: "deleted and created again" in caplog.text)
+            take_turns(member, until=lambda: "deleted and created again" in caplog.text)
         world.send(5, first=COUNT)
-        _turns(member, until=_reaches(member, COUNT + 5))
+        take_turns(member, until=_reaches(member, COUNT + 5))
     for name in names:
         assert f"{name.replace('_', '-')} was deleted and created again" in caplog.text
     for name in {"predictions", "outcomes"} & set(names):
         assert len(world.rows(name, 0)) == 5
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)  # and a crash after it
-    again = _started(world.worker())
+    again = started(world.worker())
     world.send(5, first=COUNT + 5)
-    _turns(again, until=_reaches(again, COUNT + 10))
+    take_turns(again, until=_reaches(again, COUNT + 10))
     assert all(view.problem is None for view in inspect(world.cluster, world.config).tasks)
 
 
@@ -86,7 +86,7 @@ def test_inputs_that_were_created_again_are_other_topics(
     _recreate(world, names)
     world.clock.advance(ASK_INTERVAL_S + 1)
     with pytest.raises(StateError, match=ErrorCode.INPUTS_REPLACED):
-        _turns(member, until=lambda: False)
+        take_turns(member, until=lambda: False)
     assert "Another application.id" in caplog.text
     assert {view.code for view in inspect(world.cluster, world.config).tasks} == {ErrorCode.INPUTS_REPLACED}
 
@@ -100,11 +100,11 @@ def test_progress_that_was_created_again(*, is_running: bool, caplog: pytest.Log
     _recreate(world, ["progress"])
     if not is_running:
         assert {view.code for view in inspect(world.cluster, world.config).tasks} == {ErrorCode.PROGRESS_LOST}
-        member = _started(world.worker())
+        member = started(world.worker())
     world.send(5, first=COUNT)
     began_s = world.clock.monotonic_s()
     with pytest.raises(StateError, match=ErrorCode.PROGRESS_LOST):
-        _turns(member, until=lambda: False)
+        take_turns(member, until=lambda: False)
     assert world.clock.monotonic_s() < began_s + 30
     assert "parked task=0: progress[0]: records that were there are gone" in caplog.text
 
@@ -112,19 +112,19 @@ def test_progress_that_was_created_again(*, is_running: bool, caplog: pytest.Log
 def test_a_changelog_that_was_created_again_gets_a_new_snapshot(caplog: pytest.LogCaptureFixture) -> None:
     """The snapshots are gone, and progress begins after them: only the worker's memory has the state."""
     world, member = _world(snapshot_after_ms=0)
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     _recreate(world, ["changelog"])
     world.clock.advance(ASK_INTERVAL_S + 1)
-    _turns(member, until=lambda: world.rows("changelog", 0) != [] and world.rows("changelog", 1) != [])
+    take_turns(member, until=lambda: world.rows("changelog", 0) != [] and world.rows("changelog", 1) != [])
     assert "changelog was deleted and created again" in caplog.text
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     digests = [task.live.task.model_digests() for task in member.tasks]
     for topic in ("examples", "labels"):
         for number in range(2):
             place = TopicPartition(topic, number)
             world.broker.delete_before(place, world.broker.watermarks(place).high)
-    again = _started(world.worker())
-    _turns(again, until=_reaches(again, COUNT))
+    again = started(world.worker())
+    take_turns(again, until=_reaches(again, COUNT))
     assert [task.live.task.model_digests() for task in again.tasks] == digests
 
 

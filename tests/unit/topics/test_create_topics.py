@@ -5,12 +5,12 @@ import pytest
 from stream_app.backends import topics
 from stream_app.backends.base import TopicInfo
 from stream_app.cli import topic_setup
-from stream_app.cli.preflight import Level, _tasks
+from stream_app.cli.preflight import Level, check_tasks
 from stream_app.cli.topic_setup import DEFAULT_PARTITIONS, create_topics
 from stream_app.errors import ConfigurationError
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
 
 COUNT = 10
 
@@ -18,11 +18,11 @@ COUNT = 10
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Return a world in which an application has begun; its worker was killed."""
-    made = World(_config(worker={"snapshot_after_ms": 3_600_000}))
+    made = World(make_config(worker={"snapshot_after_ms": 3_600_000}))
     monkeypatch.setattr(topic_setup, "connect", lambda _: made.cluster)
     monkeypatch.setattr(topics, "check", lambda *_, **__: [])  # the world's topics have no settings
     made.send(COUNT)
-    _turns(member := _started(made.worker()), until=_all_at(member, COUNT))
+    take_turns(member := started(made.worker()), until=all_at(member, COUNT))
     made.clock.advance(MAX_POLL_INTERVAL_S + 1)
     return made
 
@@ -74,7 +74,7 @@ def test_check_sees_topics_that_were_created_again(world: World, name: str, leve
     topic = getattr(world.config.topics, name)
     world.broker.delete_topic(topic)
     world.add_topic(topic)
-    found = list(_tasks(world.config, world.cluster, world.cluster.topics(world.config.topics)))  # type: ignore[arg-type]
+    found = list(check_tasks(world.config, world.cluster, world.cluster.topics(world.config.topics)))  # type: ignore[arg-type]
     assert any(result.level is level and text in result.text for result in found), found
 
 
@@ -88,7 +88,7 @@ def test_verify_says_it_once(world: World, names: list[str], *, rerun: bool) -> 
         world.add_topic(topic)
     for more in (0, 5):
         world.send(more, first=COUNT)
-        _turns(member := _started(world.worker()), until=_all_at(member, COUNT + more))
+        take_turns(member := started(world.worker()), until=all_at(member, COUNT + more))
         world.clock.advance(MAX_POLL_INTERVAL_S + 1)
         report = verify(world.cluster, world.config, rerun=rerun)
         assert [finding.code for finding in report.findings] == [Code.DELETED_RECORDS] * PARTITIONS, report.findings

@@ -21,7 +21,7 @@ from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _config, _started, _turns
+from tests.support.world import World, make_config, started, take_turns
 
 NOW_MS = 1_700_000_000_000
 """The time of the world's clock at its start."""
@@ -43,9 +43,9 @@ def _send(world: World, numbers: Sequence[int], time_of: Callable[[int], int], s
 
 def _process(world: World, member: Worker) -> None:
     """Let the worker process everything that was sent."""
-    _turns(member, until=lambda: len(member.tasks) > 0)
+    take_turns(member, until=lambda: len(member.tasks) > 0)
     ends = tuple(world.broker.watermarks(place).high for place in member.tasks[0].inputs)
-    _turns(member, until=lambda: bool(member.tasks) and member.tasks[0].offsets == ends)
+    take_turns(member, until=lambda: bool(member.tasks) and member.tasks[0].offsets == ends)
 
 
 def _expire(world: World, retention_ms: int = WEEK_MS) -> None:
@@ -80,7 +80,7 @@ def _replayed(world: World) -> ReplayResult:
 def test_records_without_an_event_time(claimed_ms: int, kept_ms: int, why: str) -> None:
     """2,000 of 2,000 records of a stream were dead letters, and `inspect` ended with status 0, `dlq list` with none."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     _send(world, range(10), lambda number: NOW_MS + number)
     _process(world, member)
     assert inspect(world.cluster, world.config, [0]).ok
@@ -111,8 +111,8 @@ def test_records_without_an_event_time(claimed_ms: int, kept_ms: int, why: str) 
 
 def test_a_producer_that_gives_seconds() -> None:
     """1,767,225,600 milliseconds are January of 1970. The dead letters of such labels vanished like those times."""
-    world = World(_config(join={"ttl_ms": HOUR_MS, "max_clock_lead_ms": 0}))
-    member = _started(world.worker())
+    world = World(make_config(join={"ttl_ms": HOUR_MS, "max_clock_lead_ms": 0}))
+    member = started(world.worker())
     _send(world, range(RECORDS), lambda number: NOW_MS + number, "examples")
     _send(world, range(RECORDS, 2 * RECORDS), lambda number: NOW_MS // 1000 + number, "labels")
     _process(world, member)
@@ -127,7 +127,7 @@ def test_a_producer_that_gives_seconds() -> None:
 def test_outputs_of_any_event_time_are_kept(start_ms: int) -> None:
     """Predictions of a replayed year were deleted in the minute in which they were written."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     _send(world, range(RECORDS), lambda number: start_ms + 10 * number)
     _process(world, member)
     _expire(world)
@@ -144,11 +144,11 @@ def test_outputs_of_any_event_time_are_kept(start_ms: int) -> None:
 
 def test_a_label_that_waited_keeps_its_own_time_over_a_restore() -> None:
     """Sent back with the time of the record that closed it, it would have a delay that nobody measured."""
-    world = World(_config(join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
-    member = _started(world.worker())
+    world = World(make_config(join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
+    member = started(world.worker())
     _send(world, range(5), lambda number: NOW_MS + number, "labels")
     _process(world, member)
-    heir = _started(world.worker())
+    heir = started(world.worker())
     _send(world, [99], lambda _: NOW_MS + 5_000, "examples")
     _process(world, heir)
     letters = _letters(world)

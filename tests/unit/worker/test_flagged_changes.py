@@ -10,7 +10,7 @@ from stream_app.serialization import codec
 from stream_app.worker.observer import WARNING_INTERVAL_S
 from stream_app.worker.state_watch import LINES_PER_INTERVAL
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _config, _reaches, _started, _turns
+from tests.support.world import World, make_config, reaches, started, take_turns
 
 PHASE = 400
 """Examples between two drifts."""
@@ -20,7 +20,7 @@ LEARNERS = LINES_PER_INTERVAL + 3
 
 def _world(learners: int) -> World:
     settings = {f"l{number}": {"method": "baseline", "learning_rate": 0.1} for number in range(learners)}
-    return World(_config(learners=settings, worker={"max_batch_records": 50}))
+    return World(make_config(learners=settings, worker={"max_batch_records": 50}))
 
 
 def _send(world: World, phase: int) -> None:
@@ -40,9 +40,9 @@ def _process(world: World, member: Worker, phase: int) -> None:
 
     def done() -> bool:
         world.clock.advance(1.0)
-        return _reaches(member, (end, end))
+        return reaches(member, (end, end))
 
-    _turns(member, until=done)
+    take_turns(member, until=done)
     for _ in range(3):
         world.clock.advance(1.0)
         member.turn()
@@ -57,7 +57,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """The line has the total of the topic `metrics`; a worker that restores the task does not repeat it."""
     caplog.set_level("INFO", "areba")
     world = _world(1)
-    member = _started(world.worker())
+    member = started(world.worker())
     _process(world, member, 0)
     assert _lines(caplog) == []
     _process(world, member, 1)
@@ -68,7 +68,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert (line["task"], line["stream"], line["learner"], line["left_out"]) == (0, "s0", "l0", 0)
     assert line["changes"] == newest.changes == 1
     assert 10 * (newest.change_flagged - 1) < line["event_time_ms"] <= 20 * PHASE
-    restored = _started(world.worker())
+    restored = started(world.worker())
     for _ in range(3):
         world.clock.advance(1.0)
         restored.turn()
@@ -79,7 +79,7 @@ def test_a_task_that_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     """A task can leave and come back without a restore, even in the middle of a pass over many streams."""
     caplog.set_level("INFO", "areba")
     world = _world(1)
-    member = _started(world.worker())
+    member = started(world.worker())
     _process(world, member, 0)
     _process(world, member, 1)
     assert len(_lines(caplog)) == 1
@@ -96,7 +96,7 @@ def test_few_lines_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Changes without a line are counted in the next line."""
     caplog.set_level("INFO", "areba")
     world = _world(LEARNERS)
-    member = _started(world.worker())
+    member = started(world.worker())
     _process(world, member, 0)
     _process(world, member, 1)
     assert len(_lines(caplog)) == LINES_PER_INTERVAL

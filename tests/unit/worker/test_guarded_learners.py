@@ -9,7 +9,7 @@ from stream_app.records import Example
 from stream_app.serialization import codec
 from stream_app.worker.observer import WARNING_INTERVAL_S
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _config, _reaches, _started, _turns
+from tests.support.world import World, make_config, reaches, started, take_turns
 
 LEARNERS = {
     "areba": {"method": "areba"},
@@ -21,7 +21,7 @@ LEARNERS = {
 def _send(world: World, member: Worker, numbers: range, feature: float) -> None:
     for number in numbers:
         world.put("examples", 0, b"s0", codec.encode(Example("s0", str(number), [feature])), 10 * number + 1)
-    _turns(member, until=lambda: _reaches(member, (numbers.stop, 0)))
+    take_turns(member, until=lambda: reaches(member, (numbers.stop, 0)))
 
 
 def _look(world: World, member: Worker, seconds: float) -> None:
@@ -41,8 +41,8 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
 def test_values_that_are_limited_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A mark such as 3.4e38 would go unnoticed for ever: the example is predicted like any other."""
     caplog.set_level("WARNING", "areba")
-    world = World(_config(learners=LEARNERS))
-    member = _started(world.worker())
+    world = World(make_config(learners=LEARNERS))
+    member = started(world.worker())
     _send(world, member, range(20), 1.0)
     _look(world, member, WARNING_INTERVAL_S)
     assert _lines(caplog) == []

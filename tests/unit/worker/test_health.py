@@ -27,7 +27,16 @@ from stream_app.worker.pages.http import PageServer, pages_of
 from stream_app.worker.worker import Worker
 from tests.support.damages.world import stopped_world
 from tests.support.pages import get
-from tests.support.world import PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns
+from tests.support.world import (
+    PARTITIONS,
+    FailingTransaction,
+    TickingClock,
+    World,
+    all_at,
+    make_config,
+    started,
+    take_turns,
+)
 
 STOPPED = (
     "task 0: stream 's0' is stopped: 3 malformed examples in a row (limit 3); fix the producer, then: areba resume s0"
@@ -61,16 +70,16 @@ def _states(samples: dict[str, float]) -> dict[str, str]:
 
 def test_the_life_of_a_worker() -> None:
     """Ready once all is restored, not before, nor during a rebalance; counts follow what it did."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
     world.send(7)
     with _served(observer) as port:
         assert get(port) == (503, "the group was not joined yet\n")
         assert _states(_samples(port)) == {}
-        member = _started(world.worker(observer=observer))
-        _turns(member, until=lambda: len(member.tasks) == PARTITIONS)
-        _turns(member, until=_all_at(member, 7))
-        _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+        member = started(world.worker(observer=observer))
+        take_turns(member, until=lambda: len(member.tasks) == PARTITIONS)
+        take_turns(member, until=all_at(member, 7))
+        take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
         assert get(port) == (200, "task 0: live\ntask 1: live\n")
         samples = _samples(port)
         assert _states(samples) == {"0": "live", "1": "live"}
@@ -90,30 +99,30 @@ def test_the_life_of_a_worker() -> None:
 
 def _restarted(count: int) -> tuple[World, Worker, HealthObserver]:
     """Return a world with a new worker that has to process this many records again, a batch each."""
-    world = World(_config(worker={"max_batch_records": 1}))
+    world = World(make_config(worker={"max_batch_records": 1}))
     world.send(count)
-    first = _started(world.worker())
-    _turns(first, until=_all_at(first, count))
-    world.use(_Ticking())
+    first = started(world.worker())
+    take_turns(first, until=all_at(first, count))
+    world.use(TickingClock())
     observer = HealthObserver(world.clock)
-    return world, _started(world.worker(observer=observer)), observer
+    return world, started(world.worker(observer=observer)), observer
 
 
 def test_restoring_is_not_ready() -> None:
     """The page of a worker that restores shows how far the restore is."""
     _, again, observer = _restarted(30)
     with _served(observer) as port:
-        _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
+        take_turns(again, until=lambda: len(again.tasks) == PARTITIONS)
         status, text = get(port)
         assert (status, text.splitlines()[0]) == (503, "task 0: loading")
-        _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
+        take_turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
         again.turn()
         status, text = get(port)
         assert status == 503
         assert re.match(r"task 0: replaying: offsets \d+/\d+ of 30/30\n", text), text
         committed = 'areba_committed_offset{input="examples",task="0"}'
         assert (_states(_samples(port))["0"], _samples(port)[committed]) == ("replaying", 30)
-        _turns(again, until=_all_at(again, 30))
+        take_turns(again, until=all_at(again, 30))
         assert get(port)[0] == 200
         assert _samples(port)[committed] == 30
 
@@ -127,7 +136,7 @@ def test_a_stopped_stream_and_its_end() -> None:
         series = 'areba_stopped_streams{stream="s0",task="0"}'
         assert _samples(port)[series] == 1
         world.resume(0)
-        _turns(member, until=lambda: member.tasks[0].offsets == (11, 7))
+        take_turns(member, until=lambda: member.tasks[0].offsets == (11, 7))
         assert get(port) == (200, "task 0: live\ntask 1: live\n")
         assert _samples(port)[series] == 0
 
@@ -136,12 +145,12 @@ def test_a_task_that_cannot_be_restored() -> None:
     """The worker continues with the others; that is no reason to call it ready."""
     world = World()
     world.send(5)
-    first = _started(world.worker())
-    _turns(first, until=_all_at(first, 5))
+    first = started(world.worker())
+    take_turns(first, until=all_at(first, 5))
     world.put("progress", 0, None, b"not ours")
     observer = HealthObserver(world.clock)
-    again = _started(world.worker(observer=observer))
-    _turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.PARKED, TaskState.LIVE])
+    again = started(world.worker(observer=observer))
+    take_turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.PARKED, TaskState.LIVE])
     text = observer.health().ready_text()
     assert text.startswith("task 0: parked: ")
     assert f"[{ErrorCode.STATE_UNUSABLE}]" in text.splitlines()[0]
@@ -150,7 +159,7 @@ def test_a_task_that_cannot_be_restored() -> None:
 
 def test_a_task_that_waits_for_a_dead_transaction() -> None:
     """The task commits nothing and says so; the other task continues, and so does it once the transaction has ended."""
-    world = World(_config())
+    world = World()
     dead = EmbeddedTransaction(world.broker, "app-other", timeout_s=10 * HANGS_AFTER_S)
     dead.initialise()
     dead.begin()
@@ -158,9 +167,9 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
     dead.produce(place, OutputRecords.of([b"s"], [b"never committed"], [1]))
     world.send(7)
     observer = HealthObserver(world.clock)
-    member = _started(world.worker(observer=observer, joins=True))
+    member = started(world.worker(observer=observer, joins=True))
     with _served(observer) as port:
-        _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(7, 7)])
+        take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(7, 7)])
         for _ in range(30):
             world.clock.advance(HANGS_AFTER_S / 25)
             member.turn()
@@ -170,7 +179,7 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
             "task 0: live\ntask 1: waits for a transaction in predictions[1] that does not end\n",
         )
         dead.abort()
-        _turns(member, until=_all_at(member, 7))
+        take_turns(member, until=all_at(member, 7))
         assert get(port) == (200, "task 0: live\ntask 1: live\n")
     assert b"never committed" not in [value for _, value, *_ in world.rows("predictions", 1)]
 
@@ -180,8 +189,8 @@ def test_aborts_are_counted() -> None:
     world = World()
     observer = HealthObserver(world.clock)
     world.send(20)
-    failing = _Failing(world.broker, dict.fromkeys((1, 3), TransactionAbortedError))
-    member = _started(world.worker(transaction=failing, observer=observer))
+    failing = FailingTransaction(world.broker, dict.fromkeys((1, 3), TransactionAbortedError))
+    member = started(world.worker(transaction=failing, observer=observer))
     seen = set()
 
     def aborts() -> float:
@@ -190,9 +199,9 @@ def test_aborts_are_counted() -> None:
     def done() -> bool:
         states = tuple(task.state.value for task in observer.health().tasks.values())
         seen.add((aborts(), states))
-        return _all_at(member, 20)()
+        return all_at(member, 20)()
 
-    _turns(member, until=done)
+    take_turns(member, until=done)
     assert aborts() == 2
     assert (1, ("replaying", "replaying")) in seen
     assert (1, ("live", "live")) in seen
@@ -278,11 +287,11 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def test_a_learner_that_sleeps_for_ever() -> None:
     """What a user would lose: a worker that hangs for days and is never restarted, since every page says 200."""
-    world = World(_config(learners={"mine": {"method": f"{__name__}:Sleeper"}}))
+    world = World(make_config(learners={"mine": {"method": f"{__name__}:Sleeper"}}))
     observer = HealthObserver(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     with _served(observer) as port:
-        _turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
+        take_turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
         world.send(1)
         with _in_a_thread(member) as wake:
             assert GATES["asleep"].wait(60)
@@ -305,9 +314,9 @@ def test_a_stopped_broker() -> None:
     world = World()
     observer = HealthObserver(world.clock)
     stopped = _Stopped(world.broker, world.config.transactional_id, timeout_s=10_000.0)
-    member = _started(world.worker(transaction=stopped, observer=observer))
+    member = started(world.worker(transaction=stopped, observer=observer))
     with _served(observer) as port:
-        _turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
+        take_turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
         world.send(1)
         with _in_a_thread(member) as wake:
             assert GATES["asleep"].wait(60)
@@ -327,8 +336,8 @@ def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
     world = World()
     observer = HealthObserver(world.clock)
     silence_s = 0.0
-    member = _started(world.worker(observer=observer, silence_s=lambda: silence_s))
-    _turns(member, until=lambda: observer.health().is_ready)
+    member = started(world.worker(observer=observer, silence_s=lambda: silence_s))
+    take_turns(member, until=lambda: observer.health().is_ready)
     silence_s = READY_LIMIT_S + 3
     member.turn()
     health = observer.health()
@@ -349,11 +358,10 @@ def test_a_long_restore_is_alive() -> None:
     begun_s, seen = world.clock.monotonic_s(), []
 
     def done() -> bool:
-        health = observer.health()
-        seen.append(health.is_alive)
-        return _all_at(again, 60)()
+        seen.append(observer.health().is_alive)
+        return all_at(again, 60)()
 
-    _turns(again, until=done)
+    take_turns(again, until=done)
     assert world.clock.monotonic_s() - begun_s > 2 * STEP_LIMIT_S
     assert all(seen)
 
@@ -366,17 +374,13 @@ def test_compiling_gets_ahead() -> None:
         clock.advance(STEP_LIMIT_S + 1)
         assert not observer.health().is_alive
         compile_now: Any = numba.njit  # without a cache
-        compile_now(_one)(1)
+        compile_now(lambda number: number + 1)(1)
         assert observer.health().is_alive
         clock.advance(STEP_LIMIT_S + 1)
         assert observer.health().alive_text() == "one step takes 61 s: compiling\n"
     assert observer.health().is_alive
     with Observer(clock).step("nobody asks"):
         pass
-
-
-def _one(number: int) -> int:
-    return number + 1
 
 
 def test_every_metric_is_published() -> None:

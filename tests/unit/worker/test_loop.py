@@ -24,10 +24,10 @@ from stream_app.worker.worker import Worker
 from tests.support.world import (
     BREAKER,
     World,
-    _all_at,
-    _config,
-    _started,
-    _turns,
+    all_at,
+    make_config,
+    started,
+    take_turns,
 )
 
 # Groups and fencing ---------------------------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ def test_the_generation_is_that_of_the_assignment() -> None:
         world.clock,
         world.open_transaction,
     )
-    member = _started(Worker(world.config, ports, Observer(world.clock)))
-    _turns(member, until=_all_at(member, 20))
+    member = started(Worker(world.config, ports, Observer(world.clock)))
+    take_turns(member, until=all_at(member, 20))
 
 
 class _Fenced(EmbeddedTransaction):
@@ -139,15 +139,15 @@ class _Polls(EmbeddedSource):
 
 def test_an_idle_worker_sleeps() -> None:
     """The loop does not spin while records wait for the other input, or while a stream is stopped."""
-    world = World(_config(**BREAKER))
+    world = World(make_config(**BREAKER))
     source = _Polls(world.broker)
     ports = Ports(
         source, EmbeddedTransaction(world.broker, "app/w"), world.cluster, world.clock, world.open_transaction
     )
-    member = _started(Worker(world.config, ports, Observer(world.clock)))
+    member = started(Worker(world.config, ports, Observer(world.clock)))
     world.send(5)
     world.garbage(1)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(5, 5), (8, 5)])
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(5, 5), (8, 5)])
     # a producer's open transaction delays the labels of task 0: their end is not known
     writer = EmbeddedTransaction(world.broker, "producer", 1_000.0)
     writer.initialise()

@@ -25,7 +25,7 @@ from stream_app.worker.pages.lag import MAX_POINTS, Lag
 from stream_app.worker.pages.metrics import PUBLISHED_STREAMS, Kind, Unit
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
-from tests.support.world import World, _all_at, _config, _started, _turns
+from tests.support.world import World, all_at, make_config, started, take_turns
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -85,13 +85,13 @@ def test_exactly_what_is_declared_is_published() -> None:
 
 def test_what_a_worker_did_is_counted() -> None:
     """Each total equals the records in the topics, and the gauges equal the task's state."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
     world.send(40, partitions=[0])
     world.put("examples", 0, b"s0", b"garbage", 10_000)
-    member = _started(world.worker(observer=observer))
-    _turns(member, until=lambda: any(task.offsets == (41, 40) for task in member.tasks))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    member = started(world.worker(observer=observer))
+    take_turns(member, until=lambda: any(task.offsets == (41, 40) for task in member.tasks))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     _look(world, member)
     samples = _samples(observer)
     assert _of(samples, "areba_input_records_total", task="0", input="examples") == 41
@@ -127,8 +127,8 @@ def test_lag_is_what_nobody_has_processed() -> None:
     world = World()
     observer = HealthObserver(world.clock)
     world.send(1, partitions=[0])
-    member = _started(world.worker(observer=observer))
-    _turns(member, until=lambda: any(task.offsets == (1, 1) for task in member.tasks))
+    member = started(world.worker(observer=observer))
+    take_turns(member, until=lambda: any(task.offsets == (1, 1) for task in member.tasks))
     world.put("examples", 0, b"s0", b"garbage", 1)
     tripped = next(task for task in member.tasks if task.number == 0)
     member._ports.source.stop_reading(tripped.inputs)
@@ -147,8 +147,8 @@ def test_lag_behind_an_open_transaction() -> None:
     world = World()
     observer = HealthObserver(world.clock)
     world.send(2, partitions=[0])
-    member = _started(world.worker(observer=observer))
-    _turns(member, until=lambda: any(task.offsets == (2, 2) for task in member.tasks))
+    member = started(world.worker(observer=observer))
+    take_turns(member, until=lambda: any(task.offsets == (2, 2) for task in member.tasks))
     other = EmbeddedTransaction(world.broker, "other", 60.0)
     other.initialise()
     other.begin()
@@ -200,8 +200,8 @@ def test_the_number_of_series_is_bounded() -> None:
         key = f"u{number}".encode()
         world.put("examples", 0, key, codec.encode(Example(key.decode(), "1", [1.0])), 1)
         world.put("labels", 0, key, codec.encode(Label(key.decode(), "1", 1)), 2)
-    member = _started(world.worker(observer=observer))
-    _turns(member, until=lambda: any(task.offsets == (streams, streams) for task in member.tasks))
+    member = started(world.worker(observer=observer))
+    take_turns(member, until=lambda: any(task.offsets == (streams, streams) for task in member.tasks))
     _look(world, member)
     samples = _samples(observer)
     named = {dict(labels).get("stream") for _, labels in samples} - {None}
@@ -258,8 +258,8 @@ def test_a_worker_without_pages_does_not_look() -> None:
     """Figures that are not published cost nothing."""
     world = World()
     world.send(3)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 3))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 3))
     _look(world, member)
     values = member._observer.figures.values()
     assert not values[metrics.LAG_RECORDS]

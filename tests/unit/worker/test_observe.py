@@ -16,7 +16,7 @@ from stream_app.serialization import codec
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.figures import Figures
-from tests.support.world import World, _Failing, _reaches, _started, _turns
+from tests.support.world import FailingTransaction, World, reaches, started, take_turns
 
 WARNING = re.compile(
     r"dead-letters reason=(\S+) count=(\d+) last: task=(\d+) stream=(.+) (examples|labels) offset=(\d+); look: (.+)"
@@ -40,9 +40,9 @@ def test_a_stream_of_the_wrong_dimension(caplog: pytest.LogCaptureFixture) -> No
     """What a user would lose: all of the records, with every page green and not a line in the log."""
     world = World()
     observer = Observer(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     _wrong(world, 12)
-    _turns(member, until=lambda: _reaches(member, (12, 12)))
+    take_turns(member, until=lambda: reaches(member, (12, 12)))
     for _ in range(20):
         member.turn()
     [(reason, _, task, stream, side, offset, command)] = _warnings(caplog)
@@ -60,12 +60,12 @@ def test_one_warning_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """A broken producer does not fill the disk with lines; nothing that it sent is left out of the counts."""
     world = World()
     observer = Observer(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     sent = 0
     for _ in range(5):
         _wrong(world, 6, first=sent)
         sent += 6
-        _turns(member, until=partial(_reaches, member, (sent, sent)))
+        take_turns(member, until=partial(reaches, member, (sent, sent)))
         world.clock.advance(WARNING_INTERVAL_S / 3)
     assert len(_warnings(caplog)) == 2
     world.clock.advance(WARNING_INTERVAL_S)
@@ -83,14 +83,14 @@ def test_only_what_was_committed_counts(caplog: pytest.LogCaptureFixture) -> Non
     """An aborted batch is processed again: its dead letters would count twice."""
     world = World()
     _wrong(world, 5)
-    failing = _Failing(world.broker, dict.fromkeys((1, 2), TransactionAbortedError))
+    failing = FailingTransaction(world.broker, dict.fromkeys((1, 2), TransactionAbortedError))
     observer = Observer(world.clock)
-    member = _started(world.worker(transaction=failing, observer=observer))
-    _turns(member, until=lambda: _reaches(member, (5, 5)))
+    member = started(world.worker(transaction=failing, observer=observer))
+    take_turns(member, until=lambda: reaches(member, (5, 5)))
     assert observer.figures.values()[metrics.DEAD_LETTERS]["0", "wrong-dimension"] == 5
     again = Observer(world.clock)
-    restored = _started(world.worker(observer=again))
-    _turns(restored, until=lambda: _reaches(restored, (5, 5)))
+    restored = started(world.worker(observer=again))
+    take_turns(restored, until=lambda: reaches(restored, (5, 5)))
     assert not any(again.figures.values()[metrics.DEAD_LETTERS].values()), "the worker before has counted them"
     assert len(_warnings(caplog)) == 1
 

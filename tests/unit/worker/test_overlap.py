@@ -9,7 +9,7 @@ from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.worker import Worker
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 RECORDS = 60
 """Of each input of each task: a dozen full batches."""
@@ -67,7 +67,7 @@ class _Batches(Observer):
 
 
 def _member(world: World, transaction: _Overlapping) -> Worker:
-    return _started(world.worker(transaction=transaction, observer=_Batches(world, transaction)))
+    return started(world.worker(transaction=transaction, observer=_Batches(world, transaction)))
 
 
 def _runs(story: Sequence[str]) -> list[Sequence[str]]:
@@ -82,12 +82,12 @@ def test_a_full_batch_is_computed_while_a_transaction_runs() -> None:
     world.send(RECORDS)
     transaction = _Overlapping(world)
     member = _member(world, transaction)
-    _turns(member, until=_all_at(member, RECORDS))
+    take_turns(member, until=all_at(member, RECORDS))
     runs = _runs(transaction.story)
     assert len(runs) > 5
     assert all({*run} <= {"batch"} for run in runs), "one transaction at a time, and nothing else happens meanwhile"
     assert sum("batch" in run for run in runs) > len(runs) - 3
-    assert world.outputs() == _undisturbed(RECORDS)
+    assert world.outputs() == undisturbed_outputs(RECORDS)
 
 
 def test_at_a_low_rate_nothing_overlaps() -> None:
@@ -97,10 +97,10 @@ def test_at_a_low_rate_nothing_overlaps() -> None:
     member = _member(world, transaction)
     for number in range(5):
         world.send(1, first=number)
-        _turns(member, until=_all_at(member, number + 1))
+        take_turns(member, until=all_at(member, number + 1))
     assert transaction.story.count("commit") >= 5
     assert "start" not in transaction.story
-    assert world.outputs() == _undisturbed(1, 1, 1, 1, 1)
+    assert world.outputs() == undisturbed_outputs(1, 1, 1, 1, 1)
 
 
 def test_a_batch_that_was_computed_ahead_is_lost_with_the_transaction_before_it() -> None:
@@ -109,24 +109,24 @@ def test_a_batch_that_was_computed_ahead_is_lost_with_the_transaction_before_it(
     world.send(RECORDS)
     transaction = _Overlapping(world, aborted=(2, 5))
     member = _member(world, transaction)
-    _turns(member, until=_all_at(member, RECORDS))
+    take_turns(member, until=all_at(member, RECORDS))
     assert transaction.story.count("abort") == 2
     for place, what in enumerate(transaction.story):
         if what == "abort":
             assert transaction.story[place - 2 : place] == ["batch", "end"]
-    assert world.outputs() == _undisturbed(RECORDS)
+    assert world.outputs() == undisturbed_outputs(RECORDS)
 
 
 def test_a_transaction_that_runs_is_settled_before_its_tasks_are_given_up() -> None:
     """A task that is kept, or saved, without its last commit would later be taken for another owner's."""
-    world = World(_config(worker={"max_batch_records": 4}))
+    world = World(make_config(worker={"max_batch_records": 4}))
     world.send(RECORDS)
     transaction = _Overlapping(world)
     stays = _member(world, transaction)
-    _turns(stays, until=lambda: _is_running(transaction))
-    comes = _started(world.worker(_config(application={"instance": "other"}), joins=True))
-    _turns(stays, comes, until=lambda: bool(comes.tasks) and bool(stays.tasks))
-    _turns(
+    take_turns(stays, until=lambda: _is_running(transaction))
+    comes = started(world.worker(make_config(application={"instance": "other"}), joins=True))
+    take_turns(stays, comes, until=lambda: bool(comes.tasks) and bool(stays.tasks))
+    take_turns(
         stays,
         comes,
         until=lambda: (
@@ -134,7 +134,7 @@ def test_a_transaction_that_runs_is_settled_before_its_tasks_are_given_up() -> N
         ),
     )
     assert all("commit" not in run and "start" not in run for run in _runs(transaction.story))
-    assert world.outputs() == _undisturbed(RECORDS)
+    assert world.outputs() == undisturbed_outputs(RECORDS)
 
 
 def test_a_transaction_that_runs_is_settled_at_a_stop() -> None:
@@ -145,18 +145,18 @@ def test_a_transaction_that_runs_is_settled_at_a_stop() -> None:
     member = world.worker(transaction=transaction, observer=_Batches(world, transaction))
     member.run(lambda: _is_running(transaction))
     assert transaction.story.count("start") == transaction.story.count("end") == 1
-    next_one = _started(world.worker())
-    _turns(next_one, until=_all_at(next_one, RECORDS))
-    assert world.outputs() == _undisturbed(RECORDS)
+    next_one = started(world.worker())
+    take_turns(next_one, until=all_at(next_one, RECORDS))
+    assert world.outputs() == undisturbed_outputs(RECORDS)
 
 
 def test_snapshots_are_taken_and_never_of_a_batch_that_is_ahead() -> None:
     """A snapshot that holds more than its commit record says makes every later restore wrong."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     world.send(RECORDS)
     transaction = _Overlapping(world)
     member = _member(world, transaction)
-    _turns(member, until=lambda: _all_at(member, RECORDS)() and not any(task.is_saving for task in member.tasks))
+    take_turns(member, until=lambda: all_at(member, RECORDS)() and not any(task.is_saving for task in member.tasks))
     assert world.rows("changelog", 0)
     assert "start" not in transaction.story, "a snapshot is always due, or being written"
 
@@ -167,11 +167,11 @@ def test_records_of_another_writer_are_found_while_rounds_overlap() -> None:
     world.send(RECORDS)
     transaction = _Overlapping(world)
     member = _member(world, transaction)
-    _turns(member, until=lambda: _is_running(transaction))
+    take_turns(member, until=lambda: _is_running(transaction))
     for _ in range(3):
         world.put("predictions", 0, b"s0", b"somebody else's")
     with pytest.raises(ForeignRecordsError):
-        _turns(member, until=_all_at(member, RECORDS))
+        take_turns(member, until=all_at(member, RECORDS))
 
 
 def _is_running(transaction: _Overlapping) -> bool:

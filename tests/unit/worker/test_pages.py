@@ -23,7 +23,7 @@ from stream_app.worker.pages import http
 from stream_app.worker.pages.health import HealthObserver
 from stream_app.worker.pages.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from tests.support.pages import get
-from tests.support.world import _config
+from tests.support.world import make_config
 
 
 def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
@@ -158,7 +158,7 @@ def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a port nothing listens, and a start does not spend half a second importing the metrics library."""
     monkeypatch.setattr(http, "PageServer", None)
-    with start._observed(_config(), ManualClock()) as observer:
+    with start.open_observer(make_config(), ManualClock()) as observer:
         assert not isinstance(observer, HealthObserver)
     code = (
         "import sys; from stream_app.admin import inspect_tasks; from stream_app.cli import main, start; "
@@ -172,11 +172,11 @@ def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     """The server answers from the start, and frees its port however the worker ends."""
     caplog.set_level(logging.INFO)
-    config = _config(worker={"http_port": 0})
+    config = make_config(worker={"http_port": 0})
     ports = []
 
     def die() -> None:
-        with start._observed(config, ManualClock()) as observer:
+        with start.open_observer(config, ManualClock()) as observer:
             assert isinstance(observer, HealthObserver)
             found = re.search(r"serving http://127\.0\.0\.1:(\d+)/alive http", caplog.text)
             assert found is not None
@@ -189,8 +189,8 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
     [port] = ports
     with pytest.raises(ConnectionRefusedError):
         get(port)
-    again = _config(worker={"http_port": port})
-    with start._observed(again, ManualClock()):
+    again = make_config(worker={"http_port": port})
+    with start.open_observer(again, ManualClock()):
         assert get(port)[0] == 503
 
 

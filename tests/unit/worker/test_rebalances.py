@@ -10,7 +10,7 @@ from stream_app.record_columns import OutputRecords
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.world import World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 
 class _Starts(Observer):
@@ -42,54 +42,54 @@ def test_a_task_that_stays_is_not_restored() -> None:
     world = World()
     first, second = _Starts(world), _Starts(world)
     world.send(20)
-    stays = _started(world.worker(observer=first))
-    _turns(stays, until=_all_at(stays, 20))
+    stays = started(world.worker(observer=first))
+    take_turns(stays, until=all_at(stays, 20))
     assert sorted(first.restored_tasks) == [0, 1]
 
-    other = _config(application={"instance": "other"})
-    comes = _started(world.worker(other, observer=second, joins=True))
+    other = make_config(application={"instance": "other"})
+    comes = started(world.worker(other, observer=second, joins=True))
     world.send(20, first=20)
-    _turns(stays, comes, until=lambda: bool(comes.tasks) and _live([stays, comes], 40))
+    take_turns(stays, comes, until=lambda: bool(comes.tasks) and _live([stays, comes], 40))
     assert len(second.restored_tasks) == 1
     assert {*first.continued_tasks, *second.restored_tasks} == {0, 1}
     assert sorted(first.restored_tasks) == [0, 1]
 
     comes._close()
     world.send(20, first=40)
-    _turns(stays, until=_all_at(stays, 60))
+    take_turns(stays, until=all_at(stays, 60))
     assert sorted(first.restored_tasks) == sorted([0, 1, *second.restored_tasks])
-    assert world.outputs() == _undisturbed(20, 20, 20)
+    assert world.outputs() == undisturbed_outputs(20, 20, 20)
 
 
 def test_a_task_is_restored_if_another_worker_has_committed_for_it() -> None:
     """A worker that stood still keeps its tasks in memory, and finds that progress is longer than its own."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     starts = _Starts(world)
     world.send(20)
-    frozen = _started(world.worker(observer=starts))
-    _turns(frozen, until=lambda: _all_at(frozen, 20)() and not any(task.is_saving for task in frozen.tasks))
+    frozen = started(world.worker(observer=starts))
+    take_turns(frozen, until=lambda: all_at(frozen, 20)() and not any(task.is_saving for task in frozen.tasks))
 
-    other = _config(application={"instance": "other"}, worker={"snapshot_after_ms": 0})
+    other = make_config(application={"instance": "other"}, worker={"snapshot_after_ms": 0})
     world.send(20, first=20)
-    newer = _started(world.worker(other))
-    _turns(newer, until=_all_at(newer, 40))
+    newer = started(world.worker(other))
+    take_turns(newer, until=all_at(newer, 40))
     newer._close()
 
     world.send(20, first=40)
-    _turns(frozen, until=_all_at(frozen, 60))
+    take_turns(frozen, until=all_at(frozen, 60))
     assert starts.continued_tasks == []
     assert sorted(starts.restored_tasks) == [0, 0, 1, 1]
-    assert world.outputs() == _undisturbed(20, 20, 20)
+    assert world.outputs() == undisturbed_outputs(20, 20, 20)
 
 
 def test_open_offsets_of_a_killed_worker_hold_nobody() -> None:
     """Nobody reads the group's offsets, so their transaction may stay open for as long as it likes."""
     world = World()
     world.send(20)
-    other = _config(application={"instance": "other"})
-    killed = _started(world.worker(other))
-    heir = _started(world.worker(joins=True))
-    _turns(killed, heir, until=lambda: bool(killed.tasks) and bool(heir.tasks) and _live([killed, heir], 20))
+    other = make_config(application={"instance": "other"})
+    killed = started(world.worker(other))
+    heir = started(world.worker(joins=True))
+    take_turns(killed, heir, until=lambda: bool(killed.tasks) and bool(heir.tasks) and _live([killed, heir], 20))
 
     examples = TopicPartition(world.config.topics.examples, killed.tasks[0].number)
     transaction = world.open_transaction(other.transactional_id)
@@ -102,9 +102,9 @@ def test_open_offsets_of_a_killed_worker_hold_nobody() -> None:
 
     world.send(20, first=20)
     killed_s = world.clock.monotonic_s()
-    _turns(heir, until=_all_at(heir, 40))
+    take_turns(heir, until=all_at(heir, 40))
     assert world.clock.monotonic_s() - killed_s < TRANSACTION_TIMEOUT_S / 2
-    assert world.outputs() == _undisturbed(20, 20)
+    assert world.outputs() == undisturbed_outputs(20, 20)
 
 
 class _Late(EmbeddedTransaction):
@@ -125,17 +125,17 @@ def test_a_worker_that_has_lost_a_task_commits_nothing_for_it() -> None:
     world = World()
     world.send(20)
     transaction = _Late(world.broker, world.config.transactional_id)
-    loses = _started(world.worker(transaction=transaction))
-    _turns(loses, until=_all_at(loses, 20))
-    owns = world.worker(_config(application={"instance": "owns"}), joins=True)
+    loses = started(world.worker(transaction=transaction))
+    take_turns(loses, until=all_at(loses, 20))
+    owns = world.worker(make_config(application={"instance": "owns"}), joins=True)
 
     def lose() -> None:
         world.broker.groups.leave(world.config.group_id, loses._ports.source._name)  # type: ignore[attr-defined]
-        _turns(_started(owns), until=_all_at(owns, 40))
+        take_turns(started(owns), until=all_at(owns, 40))
 
     transaction.happens = lose
     world.send(20, first=20)
-    _turns(loses, owns, until=lambda: transaction.happens is None and _live([loses, owns], 40))
+    take_turns(loses, owns, until=lambda: transaction.happens is None and _live([loses, owns], 40))
     world.send(20, first=40)
-    _turns(loses, owns, until=lambda: _live([loses, owns], 60))
-    assert world.outputs() == _undisturbed(20, 20, 20)
+    take_turns(loses, owns, until=lambda: _live([loses, owns], 60))
+    assert world.outputs() == undisturbed_outputs(20, 20, 20)

@@ -16,8 +16,8 @@ from stream_app.verify.verify import verify
 from stream_app.worker.retention import progress_trimmer
 from stream_app.worker.worker import Worker
 from tests.support.changelog import snapshots_of
-from tests.support.damages.world import _processed
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.damages.world import processed_world
+from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 COUNT = 60
 
@@ -50,14 +50,14 @@ def _more(world: World, member: Worker, total: int) -> None:
     """Process more records, wait until a later snapshot is named and progress has been checked."""
     world.clock.advance(progress_trimmer.TRIM_INTERVAL_S)
     world.send(6, first=total - 6)
-    _turns(member, until=_all_at(member, total))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
-    _turns(member, until=lambda: not any(task.trimmer.is_busy for task in member.tasks))
+    take_turns(member, until=all_at(member, total))
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    take_turns(member, until=lambda: not any(task.trimmer.is_busy for task in member.tasks))
 
 
 def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
     """Return a world whose progress begins after the commits whose inputs retention has deleted."""
-    world, member = _processed(COUNT)
+    world, member = processed_world(COUNT)
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
     return world, member
@@ -66,7 +66,7 @@ def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
 @pytest.mark.parametrize(("examples", "labels"), [(40, 30), (30, 40), (40, 0), (0, 40), (0, 0)])
 def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
     """A worker deletes exactly the commits whose inputs were deleted on both sides."""
-    world, member = _processed(COUNT)
+    world, member = processed_world(COUNT)
     before = {number: _commits(world, number) for number in range(PARTITIONS)}
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
@@ -80,15 +80,15 @@ def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
 def test_a_new_worker_continues_after_trimmed_progress() -> None:
     """The outputs equal an undisturbed run's outputs."""
     world, _ = _trimmed()
-    again = _started(world.worker())
+    again = started(world.worker())
     _more(world, again, COUNT + 12)
     assert all(task.report.loaded_sequence > 0 for task in again.tasks)
-    assert world.outputs() == _undisturbed(COUNT, 6, 6)
+    assert world.outputs() == undisturbed_outputs(COUNT, 6, 6)
 
 
 def test_both_snapshots_can_still_be_used() -> None:
     """Even if all inputs are deleted, progress that the older of the two snapshots needs is kept."""
-    world, member = _processed(COUNT)
+    world, member = processed_world(COUNT)
     before = _commits(world)
     _retain(world, COUNT, COUNT)
     _more(world, member, COUNT + 6)
@@ -120,9 +120,9 @@ class _Watching(EmbeddedCluster):
 def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither snapshot loses what it needs while the next is written, which may be damaged, or lose its writer."""
     monkeypatch.setattr(progress_trimmer, "TRIM_INTERVAL_S", 0.0)
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     watching = _Watching(world)
-    member = _started(world.worker(cluster=watching))
+    member = started(world.worker(cluster=watching))
     world.send(3 * COUNT)
 
     def done() -> bool:
@@ -130,9 +130,9 @@ def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) 
             _retain(world, *task.offsets, numbers=[task.number])
             while task.trimmer.is_busy:  # before anything else is committed
                 task.trimmer.step()
-        return _all_at(member, 3 * COUNT)()
+        return all_at(member, 3 * COUNT)()
 
-    _turns(member, until=done)
+    take_turns(member, until=done)
     assert watching.deleted > 5
 
 
@@ -159,11 +159,11 @@ class _Counting(EmbeddedCluster):
 
 
 def _counted() -> tuple[World, _Counting, Worker]:
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     cluster = _Counting(world.broker)
     world.send(COUNT)
-    member = _started(world.worker(cluster=cluster))
-    _turns(member, until=_all_at(member, COUNT))
+    member = started(world.worker(cluster=cluster))
+    take_turns(member, until=all_at(member, COUNT))
     _retain(world, 40, 30)
     return world, cluster, member
 
@@ -180,7 +180,7 @@ def test_progress_is_looked_at_once_a_minute_and_only_beyond_retention() -> None
         _retain(world, 41 + round_, 31 + round_)
         end += 6
         world.send(6, first=end - 6)
-        _turns(member, until=_all_at(member, end))
+        take_turns(member, until=all_at(member, end))
     assert (cluster.readers, len(cluster.deleted)) == (looked, PARTITIONS), "a minute is not over"
     _more(world, member, end + 6)
     assert (cluster.readers, len(cluster.deleted)) == (looked + PARTITIONS, 2 * PARTITIONS)
@@ -205,7 +205,7 @@ def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pyte
     assert said == [f"trim-failed task=0: {failure}; progress keeps records that no restore needs"]
     assert len(cluster.deleted) == attempts * PARTITIONS
     assert _begin(world) == 0
-    assert world.outputs() == _undisturbed(COUNT, 6, 6, 6)
+    assert world.outputs() == undisturbed_outputs(COUNT, 6, 6, 6)
 
 
 class _Mute(_Counting):
@@ -226,11 +226,11 @@ def _nothing(max_records: int, timeout_s: float) -> Fetched | None:
 
 def test_a_silent_broker_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """The search ends, and delays a round by at most one poll."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
     cluster = _Mute(world.broker)
     world.send(COUNT)
-    member = _started(world.worker(cluster=cluster))
-    _turns(member, until=_all_at(member, COUNT))
+    member = started(world.worker(cluster=cluster))
+    take_turns(member, until=all_at(member, COUNT))
     _retain(world, 40, 30)
     cluster.failure = UnknownOutcomeError("silent")
     with caplog.at_level(logging.WARNING, "areba.worker"):
@@ -261,10 +261,10 @@ def test_without_a_snapshot_the_task_is_parked() -> None:
 def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
     """If an operator deleted records, the error names both sequences."""
     world, _ = _trimmed()
-    rarely = _started(world.worker(_config()))
+    rarely = started(world.worker(make_config()))
     for end in (COUNT + 9, COUNT + 12):
         world.send(3, first=end - 3)
-        _turns(rarely, until=_all_at(rarely, end))
+        take_turns(rarely, until=all_at(rarely, end))
     newest = max(snapshot.progress_offset for snapshot in snapshots_of(world, 0))
     for number in range(PARTITIONS):
         world.cluster.delete_records(_place(world, "progress", number), newest + 1)

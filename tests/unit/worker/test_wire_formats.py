@@ -15,7 +15,7 @@ from stream_app.serialization.wire_format import CONFLUENT_HEADER_BYTES
 from stream_app.testing import InProcess
 from stream_app.verify.verify import verify
 from tests.support.formats.wire_formats import CONFLUENT, SCHEMA_IDS, SECTION, UNKNOWN_ID, reframed
-from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns
 
 NEW_ID = 70_000
 """Another id of our schema of examples in the registry."""
@@ -37,7 +37,7 @@ class _Registry:
 
 
 def _world() -> World:
-    return World(_config(serialization=SECTION))
+    return World(make_config(serialization=SECTION))
 
 
 def _bodies(outputs: Mapping[tuple[str, int], Sequence[tuple[Any, ...]]], header_bytes: int) -> dict[Any, Any]:
@@ -51,10 +51,10 @@ def test_the_formats_give_equal_results() -> None:
     """Order, scores and models do not depend on how values begin; commits differ in their digests only."""
     worlds = []
     for section in ({}, SECTION):
-        world = World(_config(serialization=section))
+        world = World(make_config(serialization=section))
         world.send(30)
-        member = _started(world.worker())
-        _turns(member, until=_all_at(member, 30))
+        member = started(world.worker())
+        take_turns(member, until=all_at(member, 30))
         worlds.append((world, [task.live.model_digest() for task in member.tasks]))
     (single, models), (confluent, same_models) = worlds
     assert _bodies(single.outputs(), HEADER_BYTES) == _bodies(confluent.outputs(), CONFLUENT_HEADER_BYTES)
@@ -70,11 +70,11 @@ def test_a_new_schema_id_is_recorded_and_never_asked_for_again() -> None:
     """A replay without a registry reads the record as the first run did, bit for bit."""
     world, registry = _world(), _Registry()
     world.send(10)
-    member = _started(world.worker(schemas=registry))
-    _turns(member, until=_all_at(member, 10))
+    member = started(world.worker(schemas=registry))
+    take_turns(member, until=all_at(member, 10))
     world.put("examples", 0, b"s0", NEW, 1_000)
     world.send(10, first=101)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(21, 20), (20, 20)])
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(21, 20), (20, 20)])
     assert registry.asked == [(NEW_ID,)]
     assert world.rows("dead-letters", 0) == []
     settings = _configurations(world)
@@ -83,9 +83,9 @@ def test_a_new_schema_id_is_recorded_and_never_asked_for_again() -> None:
         (*SCHEMA_IDS["example.v1"], NEW_ID),
     ]
     before = world.outputs()
-    again = _started(world.worker())  # without a registry
+    again = started(world.worker())  # without a registry
     world.send(5, first=201)
-    _turns(again, until=lambda: [task.offsets for task in again.tasks] == [(26, 25), (25, 25)])
+    take_turns(again, until=lambda: [task.offsets for task in again.tasks] == [(26, 25), (25, 25)])
     after = world.outputs()
     assert {place: rows[: len(before[place])] for place, rows in after.items()} == before
     assert len(_configurations(world)) == 2, "the id stays recorded"
@@ -104,8 +104,8 @@ def test_an_id_of_another_schema_is_a_dead_letter() -> None:
     world.put("examples", 0, b"s0", b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + PLAIN[HEADER_BYTES:], 1)
     world.put("examples", 1, b"s1", PLAIN, 1)
     world.send(10)
-    member = _started(world.worker(schemas=registry))
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(11, 10)] * PARTITIONS)
+    member = started(world.worker(schemas=registry))
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(11, 10)] * PARTITIONS)
     assert registry.asked == [(UNKNOWN_ID,)]
     found = []
     for number in range(PARTITIONS):
@@ -123,12 +123,12 @@ def test_a_registry_that_is_away_stops_the_task_alone() -> None:
     world, registry = _world(), _Registry(is_away=True)
     world.put("examples", 0, b"s0", NEW, 1)
     world.send(10)
-    member = _started(world.worker(schemas=registry))
-    _turns(member, until=lambda: len(member.tasks) == 2 and member.tasks[1].offsets == (10, 10))
+    member = started(world.worker(schemas=registry))
+    take_turns(member, until=lambda: len(member.tasks) == 2 and member.tasks[1].offsets == (10, 10))
     assert member.tasks[0].offsets == (0, 0)
     assert registry.asked
     registry.is_away = False
-    _turns(member, until=lambda: member.tasks[0].offsets == (11, 10))
+    take_turns(member, until=lambda: member.tasks[0].offsets == (11, 10))
     assert world.rows("dead-letters", 0) == []
     assert len(world.rows("predictions", 0)) == 11
     assert verify(world.cluster, world.config).ok
@@ -138,23 +138,23 @@ def test_another_format_is_refused() -> None:
     """A subscriber would meet unreadable values in the middle of a topic."""
     world = World()
     world.send(10)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 10))
-    changed = _started(world.worker(_config(serialization=SECTION)))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 10))
+    changed = started(world.worker(make_config(serialization=SECTION)))
     with pytest.raises(ConfigurationError, match="wire_format: avro_single_object -> confluent"):
-        _turns(changed, until=_all_at(changed, 11))
+        take_turns(changed, until=all_at(changed, 11))
 
 
 def test_another_registry_is_refused() -> None:
     """The same schema id with another meaning would decode old records in another way."""
     world = _world()
     world.send(10)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, 10))
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 10))
     swapped = {**SCHEMA_IDS, "example.v1": SCHEMA_IDS["label.v1"], "label.v1": SCHEMA_IDS["example.v1"]}
-    changed = _started(world.worker(_config(serialization={**SECTION, "schema_ids": swapped})))
+    changed = started(world.worker(make_config(serialization={**SECTION, "schema_ids": swapped})))
     with pytest.raises(ConfigurationError, match="another schema registry"):
-        _turns(changed, until=_all_at(changed, 11))
+        take_turns(changed, until=all_at(changed, 11))
 
 
 def test_in_process() -> None:

@@ -23,7 +23,7 @@ from stream_app.worker.pages.health import HealthObserver
 from stream_app.worker.pages.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
 from tests.support.tasks import settings_of_task
-from tests.support.world import World, _all_at, _config, _reaches, _started, _turns
+from tests.support.world import World, all_at, make_config, reaches, started, take_turns
 
 TIME_MS = 1_700_000_000_000
 
@@ -95,41 +95,41 @@ def test_each_kind_of_malformed_record_counts_for_its_stream(kind: str) -> None:
         "schema": (b"s0", 100, b"{}"),
         "time": (b"s0", 0, codec.encode(sound)),
     }[kind]
-    world = World(_config(breaker={"in_a_row": 3}))
-    member = _started(world.worker())
+    world = World(make_config(breaker={"in_a_row": 3}))
+    member = started(world.worker())
     world.send(2)
     for _ in range(3):
         world.put("examples", 0, key, value, time_ms)
-    _turns(member, until=lambda: any(task.offsets == (5, 2) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (5, 2) for task in member.tasks))
     world.send(1, first=20)
-    _turns(member, until=lambda: any(task.offsets == (6, 3) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (6, 3) for task in member.tasks))
     assert member.tasks[0].live.task.stopped == {"s0": "3 malformed examples in a row (limit 3)"}
     assert not member.tasks[1].live.task.stopped
 
 
 def test_what_the_stream_decides_is_not_malformed() -> None:
     """Late, repeated and contradictory records are ordinary, and say nothing about the producer's format."""
-    world = World(_config(breaker={"in_a_row": 3}))
-    member = _started(world.worker())
+    world = World(make_config(breaker={"in_a_row": 3}))
+    member = started(world.worker())
     world.send(2)
     for number in range(6):
         world.put("examples", 0, b"s0", codec.encode(Example("s0", "0", [float(number + 5)])), 100)
         world.put("labels", 0, b"s0", codec.encode(Label("s0", "0", 1)), 100)
-    _turns(member, until=lambda: any(task.offsets == (8, 8) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (8, 8) for task in member.tasks))
     world.send(1, first=20)
-    _turns(member, until=lambda: any(task.offsets == (9, 9) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (9, 9) for task in member.tasks))
     assert not member.tasks[0].live.task.stopped
 
 
 def test_a_limit_that_was_lowered_is_read_again() -> None:
     """A dead letter that its topic no longer takes would abort the same transaction forever."""
     world = World()
-    member = _started(world.worker())
+    member = started(world.worker())
     world.send(2)
-    _turns(member, until=_all_at(member, 2))
+    take_turns(member, until=all_at(member, 2))
     world.broker.alter_topic(world.config.topics.dead_letters, {"max.message.bytes": "1000"})
     world.put("examples", 0, b"s0", b"{" * 5_000, 100)
-    _turns(member, until=lambda: _reaches(member, (3, 2)))
+    take_turns(member, until=lambda: reaches(member, (3, 2)))
     [(_, value, _, headers)] = world.rows("dead-letters", 0)
     assert len(value or b"") < 1_000
     assert dict(headers)["areba.reason"] == b"wrong-schema"
@@ -137,14 +137,14 @@ def test_a_limit_that_was_lowered_is_read_again() -> None:
 
 def test_sound_labels_do_not_hide_unreadable_examples() -> None:
     """Each example that cannot be read has its label; a count over both topics never came to three in a row."""
-    world = World(_config(breaker={"in_a_row": 3}))
-    member = _started(world.worker())
+    world = World(make_config(breaker={"in_a_row": 3}))
+    member = started(world.worker())
     for number in range(3):
         world.put("examples", 0, b"s0", b'{"json": 1}', 10 * number + 1)
         world.put("labels", 0, b"s0", codec.encode(Label("s0", str(number), 1)), 10 * number + 5)
-    _turns(member, until=lambda: any(task.offsets == (3, 3) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (3, 3) for task in member.tasks))
     world.send(1, first=20)
-    _turns(member, until=lambda: any(task.offsets == (4, 4) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (4, 4) for task in member.tasks))
     assert member.tasks[0].live.task.stopped == {"s0": "3 malformed examples in a row (limit 3)"}
 
 
@@ -236,15 +236,15 @@ def test_misplaced_records_are_counted() -> None:
 def _split_world() -> tuple[World, Worker, HealthObserver]:
     """Build a stream with two producers, of which only one chooses partitions as Java does."""
     stream = _elsewhere(1)
-    world = World(_config(streams={stream: {}}, worker={"snapshot_after_ms": 0}))
+    world = World(make_config(streams={stream: {}}, worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
-    member = _started(world.worker(observer=observer))
+    member = started(world.worker(observer=observer))
     for partition in range(2):
         for number in range(3):
             value = codec.encode(Example(stream, f"{partition}-{number}", [1.0]))
             world.put("examples", partition, stream.encode(), value, 10 * number + 1)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(3, 0)] * 2)
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(3, 0)] * 2)
+    take_turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     return world, member, observer
 
 
@@ -278,19 +278,19 @@ def test_a_stream_in_two_partitions_is_found() -> None:
 
     value = codec.encode(Example(stream, "later", [1.0]))
     world.put("examples", 1, stream.encode(), value, 30 + WINDOW_MS)
-    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(3, 0), (4, 0)])
+    take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(3, 0), (4, 0)])
     assert inspect(world.cluster, world.config).ok, "all of its producers choose the same partition by now"
 
 
 def test_verify_knows_wrong_keys() -> None:
     """Such records are counted, each under the stream that its value names."""
-    world = World(_config())
-    member = _started(world.worker())
+    world = World(make_config())
+    member = started(world.worker())
     world.send(3)
     for key in (None, b"7", b"\xff"):
         world.put("examples", 0, key, codec.encode(Example("s0", "k", [1.0])), 40)
         world.put("labels", 0, key, codec.encode(Label("s0", "k", 1)), 40)
-    _turns(member, until=lambda: any(task.offsets == (6, 6) for task in member.tasks))
+    take_turns(member, until=lambda: any(task.offsets == (6, 6) for task in member.tasks))
     report = verify(world.cluster, world.config, rerun=True)
     assert report.ok, report.findings
     assert report.figures["s0"].example_dead_letters == {"wrong-key": 3}

@@ -11,7 +11,7 @@ from stream_app.task_state import TaskState
 from stream_app.worker.observer import WARNING_INTERVAL_S
 from stream_app.worker.pages import metrics
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _started
+from tests.support.world import World, started
 
 DAY_S = 86_400
 
@@ -29,7 +29,7 @@ class _Running:
         self.sent = 0
 
     def start(self) -> Worker:
-        member = _started(self.world.worker())
+        member = started(self.world.worker())
         self._turn(member, lambda: all(task.state is TaskState.LIVE for task in member.tasks) and bool(member.tasks))
         self._turn(member, lambda: member._retention_watch.kept_ms() > 0)
         return member

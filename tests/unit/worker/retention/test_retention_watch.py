@@ -14,7 +14,7 @@ from stream_app.task_state import TaskState
 from stream_app.worker.pages import metrics
 from stream_app.worker.retention.retention_watch import ASK_INTERVAL_S, LOOK_INTERVAL_S
 from stream_app.worker.worker import Worker
-from tests.support.world import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
 
 RETENTION_S = 3_600.0
 
@@ -31,7 +31,7 @@ class _Quiet:
     """An application whose inputs are kept for an hour, and one worker on it."""
 
     def __init__(self, worker: dict[str, int] | None = None, **kept: str) -> None:
-        self.world = World(_config(worker=worker or {}))
+        self.world = World(make_config(worker=worker or {}))
         self.keep(**{"retention.ms": str(int(1000 * RETENTION_S)), **kept})
         self.sent = 0
         self.member = self.start()
@@ -51,8 +51,8 @@ class _Quiet:
 
     def start(self) -> Worker:
         """Return a new worker that has restored all tasks; the one before it is dead."""
-        member = _started(self.world.worker())
-        _turns(member, until=lambda: len(member.tasks) == 2 and _are_live(member, self.sent))
+        member = started(self.world.worker())
+        take_turns(member, until=lambda: len(member.tasks) == 2 and _are_live(member, self.sent))
         return member
 
     def process(self, count: int = COUNT, age_s: float = 0.0) -> None:
@@ -65,7 +65,7 @@ class _Quiet:
                 label = codec.encode(Label(f"s{task}", str(number), number % 2))
                 self.world.put("labels", task, f"s{task}".encode(), label, time_ms)
         self.sent += count
-        _turns(self.member, until=lambda: _are_live(self.member, self.sent))
+        take_turns(self.member, until=lambda: _are_live(self.member, self.sent))
 
     def wait(self, seconds: float) -> None:
         """Let this time pass without a new record."""
@@ -241,7 +241,7 @@ def test_a_repair_does_not_prevent_a_snapshot() -> None:
     log.entries[:] = [
         entry._replace(transaction=aborted) if entry.transaction is last else entry for entry in log.entries
     ]
-    app.world.config = _config()
+    app.world.config = make_config()
     app.member = app.start()
     app.kill()
     app.member = app.start()  # which processes the repair again
