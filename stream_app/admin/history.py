@@ -16,24 +16,25 @@ from stream_app.admin.progress.reading import (
     POLL_RECORDS,
     POLL_S,
     READ_TIMEOUT_S,
-    finish,
     last_commit,
     named_snapshots,
     progress_tail,
     records_of,
 )
 from stream_app.backends.base import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
+from stream_app.backends.reading import finish
 from stream_app.backends.retention import deleted
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ErrorCode, StateError
+from stream_app.live.breaker import Breaker
+from stream_app.live.live_task import LiveTask
+from stream_app.live.snapshot_writer import SnapshotTimes
+from stream_app.live.task_request import TaskRequest, Writer
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, Act, Commit
-from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.changelog import manifests_of
-from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.restore import Pause, Restore
-from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
-from stream_app.recovery.snapshot_writer import SnapshotTimes
+from stream_app.recovery.restore_request import Logs, Times
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.parts import WholeActs
@@ -216,7 +217,7 @@ class History:
                 outputs=None,
             )
             restore = Restore(
-                RestoreRequest(
+                TaskRequest(
                     self.inputs,
                     recorded.settings,
                     recorded.ends,

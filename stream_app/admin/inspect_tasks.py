@@ -14,22 +14,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from stream_app.admin.inspection import Input, Inspection, TaskView
-from stream_app.admin.progress.reading import (
-    chosen_tasks,
-    finish,
-    last_commit,
-    named_snapshots,
-    progress_of,
-    progress_tail,
-)
+from stream_app.admin.progress.reading import chosen_tasks, last_commit, named_snapshots, progress_of, progress_tail
 from stream_app.admin.recent.inputs import tails_of
 from stream_app.admin.recent.outputs import recent
 from stream_app.admin.standstill import standing_still
 from stream_app.backends.base import Clock, Cluster, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
-from stream_app.backends.partition_count import absent_text, partitions_of
+from stream_app.backends.progress import absent_text, partitions_of
 from stream_app.backends.questions import Retention
-from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.reading import Row, finish, read_rows
 from stream_app.backends.retention import FOREVER, retention_of
 from stream_app.backends.topics import largest_batch_bytes, problems_of
 from stream_app.config import Config
@@ -39,12 +32,7 @@ from stream_app.errors import ErrorCode, StateError, TopicError
 from stream_app.record_columns import RawRecords
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.changelog import load, manifests_of
-from stream_app.recovery.commit_point import (
-    HINT_SKIP,
-    HINT_STOP,
-    check_topic_ids,
-    progress_lost,
-)
+from stream_app.recovery.refusals import HINT_SKIP, HINT_STOP, check_topic_ids, progress_lost
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.needed_records import NeededRecords, Now
 from stream_app.snapshot.progress_order import check_end

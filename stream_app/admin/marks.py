@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.base import Clock, Cluster, Sender, TopicPartition
-from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.progress import partitions_of
 from stream_app.config import Config, or_nearest
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, UnknownOutcomeError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Mark, MarkKind

@@ -13,17 +13,17 @@ from stream_app.admin.history import History, Rebuilt, Recorded, Reporter
 from stream_app.admin.progress.reading import POLL_S, READ_TIMEOUT_S, records_of, since_last_commit
 from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.following import FollowableCluster
-from stream_app.backends.partition_count import absent_text, partitions_of
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.progress import absent_text, partitions_of
 from stream_app.backends.reading import read_rows
 from stream_app.backends.retention import deleted, deleted_text
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
+from stream_app.live.buffers import NO_RECORDS, WaitingRecords
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Act, Commit, Example, Mark, MarkKind, Outcome, Prediction
-from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import id_digest
 from stream_app.serialization.wire_format import WireFormat, format_of

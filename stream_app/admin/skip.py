@@ -9,16 +9,10 @@ from collections.abc import Iterable, Iterator
 
 from stream_app import __version__
 from stream_app.admin.models import Place
-from stream_app.admin.progress.reading import (
-    chosen_tasks,
-    finish,
-    last_commit,
-    named_snapshots,
-    progress_of,
-    progress_tail,
-)
+from stream_app.admin.progress.reading import chosen_tasks, last_commit, named_snapshots, progress_of, progress_tail
 from stream_app.admin.progress.writer import progress_writer
 from stream_app.backends.base import TopicPartition
+from stream_app.backends.reading import finish
 from stream_app.errors import ErrorCode, StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load

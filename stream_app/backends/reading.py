@@ -1,10 +1,11 @@
-"""Records of a partition one by one, as tools read them."""
+"""Read a partition: record by record, as tools do, or step by step, as a worker does, which must not wait."""
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple, TypeVar
 
-from stream_app.backends.base import LogReader
+from stream_app.backends.base import Cluster, Fetched, LogReader, TopicPartition
 from stream_app.errors import UnknownOutcomeError
 from stream_app.record_columns import log_time_ms
 from stream_app.records import Header
@@ -16,6 +17,17 @@ POLL_RECORDS = 2_000
 """Records in one poll: a few MB with the largest values."""
 
 POLL_TIMEOUT_S = 1.0
+
+STEP_RECORDS = 1_000
+"""Records of one step of a worker: some milliseconds of work."""
+
+PATIENT_POLL_S = 0.1
+"""How long a tool waits for the records of one step."""
+
+Answer = TypeVar("Answer")
+
+Take = Callable[[int, bytes | None, bytes | None, Sequence[Header]], bool]
+"""Takes offset, key, value and headers of a record; says whether to continue."""
 
 
 class Row(NamedTuple):
@@ -59,3 +71,58 @@ def read_rows(reader: LogReader, where: str, *, to_end: bool = True) -> Iterator
             yield Row(offset, timestamp_ms, key, value, records.headers.get(place, ()))
         if fetched.at_end and to_end:
             return
+
+
+def read_in_steps(reader: LogReader, start: int, end: int, take: Take) -> Generator[bool, None, None]:
+    """Give the records from `start` to `end` to `take` until it returns False; yield after each poll if it had news."""
+    reader.seek(start)
+    while True:
+        fetched = reader.poll(STEP_RECORDS, 0.0)
+        if fetched is None:
+            yield False
+            continue
+        records = fetched.records
+        for row, offset in enumerate(records.offsets.tolist()):
+            if offset >= end or not take(offset, records.keys[row], records.values[row], records.headers.get(row, ())):
+                return
+        if fetched.at_end or (len(records) and records.offsets[-1] == end - 1):
+            return
+        yield True
+
+
+class _Patient:
+    """A reader that waits for records, even if it is asked not to wait."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self.seek = reader.seek
+        self.close = reader.close
+        self._reader = reader
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """Return the next records; None if none came in time."""
+        return self._reader.poll(max_records, max(timeout_s, PATIENT_POLL_S))
+
+
+def finish(
+    cluster: Cluster, place: TopicPartition, work: Callable[[LogReader], Generator[bool, None, Answer]]
+) -> Answer:
+    """Run a generator that reads a partition step by step, and return its result.
+
+    Args:
+        cluster: Where the partition is.
+        place: The partition.
+        work: Returns the generator, which yields after each poll whether records came.
+
+    Raises:
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    with closing(cluster.reader(place)) as reader:
+        steps = work(_Patient(reader))
+        silent = 0
+        while silent * PATIENT_POLL_S < READ_TIMEOUT_S:
+            try:
+                silent = 0 if next(steps) else silent + 1
+            except StopIteration as done:
+                answer: Answer = done.value
+                return answer
+    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s")

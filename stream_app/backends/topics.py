@@ -8,7 +8,7 @@ checked before the worker joins its group, and all problems are reported togethe
 from collections.abc import Iterator, Mapping, Sequence
 
 from stream_app.backends.base import MAX_BATCH_BYTES, TopicInfo
-from stream_app.backends.partition_count import absent_text, grown
+from stream_app.backends.progress import absent_text, grown
 from stream_app.backends.retention import TIMES_AFTER, UNLIMITED_MS, Risk, alter_command, input_times, risks
 from stream_app.config import Config, JoinSettings, Topics
 from stream_app.config.values import DAY_MS

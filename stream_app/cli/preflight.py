@@ -11,7 +11,7 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
-from stream_app.backends.partition_count import last_commits, tasks_of
+from stream_app.backends.progress import last_commits, tasks_of
 from stream_app.backends.retention import age_risk, deleted_text, duration, retention_of
 from stream_app.cli.checks import group_rights
 from stream_app.cli.machine_memory import memory_limit_bytes
@@ -20,7 +20,7 @@ from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
 from stream_app.jit.cache import base_folder, is_read_only
-from stream_app.recovery.output_logs import deleted_outputs
+from stream_app.lost_markers.output_logs import deleted_outputs
 from stream_app.worker.round_transaction import output_ids
 
 READ_S = 3.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from stream_app import events
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, TopicInfo
-from stream_app.backends.partition_count import tasks_of
+from stream_app.backends.progress import tasks_of
 from stream_app.backends.retention import differences, input_times
 from stream_app.cli.clients import connect
 from stream_app.config import Config

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.following import FollowableCluster
-from stream_app.backends.partition_count import absent_text
+from stream_app.backends.progress import absent_text
 from stream_app.backends.reading import READ_TIMEOUT_S, Row
 from stream_app.backends.retention import deleted_text
 from stream_app.config import Topics, or_nearest

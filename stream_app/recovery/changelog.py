@@ -6,21 +6,20 @@ All functions that read are generators: they never wait for the broker, and yiel
 import secrets
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from stream_app.backends.base import LogReader, Watermarks
+from stream_app.backends.progress import progress_record, search_back
 from stream_app.config import TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
-from stream_app.records import Act, Header
-from stream_app.recovery.commit_point import progress_record
-from stream_app.recovery.output_logs import read_rows
+from stream_app.records import Act
 from stream_app.snapshot.format import (
     CHUNK_BYTES,
     MANIFEST_SUFFIX,
-    Entry,
+    SNAPSHOT_KEY,
     Manifest,
     Place,
     Snapshot,
@@ -29,27 +28,14 @@ from stream_app.snapshot.format import (
     parse_snapshots,
     read_manifest,
 )
-from stream_app.snapshot.segments import Book, load_task
+from stream_app.snapshot.kept_snapshots import KeptSnapshots, KeyChunks, key_chunks
+from stream_app.snapshot.segments import load_task
 
 READ_RECORDS = 50
 """Records of one poll: up to 45 MB."""
 
 NEAR_RECORDS = 1_000
 """Reading past this many records is faster than a seek, which asks the broker twice."""
-
-SNAPSHOT_KEY = b"snapshot"
-"""The key of acts `snapshot`: a search reads no other values."""
-
-TAIL_OFFSETS = 10_000
-"""The last offsets of progress that are searched first; each further search takes ten times as many."""
-
-KeyChunks: TypeAlias = dict[str, int]
-"""How many chunks each key has."""
-
-
-def key_chunks(entries: Iterable[Entry]) -> KeyChunks:
-    """Return how many chunks the key of each entry has."""
-    return {entry.key: entry.chunks for entry in entries}
 
 
 def find_snapshots(reader: LogReader, ends: Watermarks) -> Generator[bool, None, tuple[Snapshot, ...]]:
@@ -67,27 +53,18 @@ def find_snapshots(reader: LogReader, ends: Watermarks) -> Generator[bool, None,
     Raises:
         StateError: The act cannot be read.
     """
-    found: list[tuple[int, bytes | None]] = []
 
-    def take(offset: int, key: bytes | None, value: bytes | None, _: Sequence[Header]) -> bool:
-        if key == SNAPSHOT_KEY:
-            found.append((offset, value))
-        return True
+    def take(offset: int, key: bytes | None, value: bytes | None) -> tuple[int, bytes | None] | None:
+        return (offset, value) if key == SNAPSHOT_KEY else None
 
-    stop, size = ends.high, TAIL_OFFSETS
-    while True:
-        start = max(ends.low, stop - size)
-        if start < stop:
-            yield from read_rows(reader, start, stop, take)
-        if found:
-            offset, value = found[-1]
-            act = progress_record(value, f"progress, offset {offset}")
-            if not isinstance(act, Act):
-                raise StateError(f"progress, offset {offset}: not an act")
-            return parse_snapshots(act.text)
-        if start == ends.low:
-            return ()
-        stop, size = start, size * 10
+    found = yield from search_back(reader, ends, take, lambda _: True)
+    if not found:
+        return ()
+    offset, value = found[-1]
+    act = progress_record(value, f"progress, offset {offset}")
+    if not isinstance(act, Act):
+        raise StateError(f"progress, offset {offset}: not an act")
+    return parse_snapshots(act.text)
 
 
 @dataclass(slots=True)
@@ -98,26 +75,20 @@ class Loaded:
         snapshot: The snapshot that was read; None, as `manifest` and `task`, where no snapshot could be read.
         manifest: Its manifest.
         task: A task with the state of the snapshot.
-        book: What the snapshot lists.
-        snapshots: The snapshots that can be read, newest first.
-        listings: The keys of each of these snapshots.
-        garbage: The keys that no snapshot needs.
+        kept: What the changelog has.
         damage: What could not be read, and why.
     """
 
     snapshot: Snapshot | None = None
     manifest: Manifest | None = None
     task: Task | None = None
-    book: Book = field(default_factory=Book)
-    snapshots: tuple[Snapshot, ...] = ()
-    listings: tuple[KeyChunks, ...] = ()
-    garbage: KeyChunks = field(default_factory=dict)
+    kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     damage: list[str] = field(default_factory=list)
 
     @property
     def has_unused_snapshot(self) -> bool:
         """Whether the changelog has a manifest that was not used; a task writes its first after its first commit."""
-        return any(key.endswith(MANIFEST_SUFFIX) for key in self.garbage)
+        return any(key.endswith(MANIFEST_SUFFIX) for key in self.kept.garbage)
 
 
 def _impatient() -> bool:
@@ -154,18 +125,20 @@ def load(
         try:
             contents = yield from _read_contents(log, manifest)
             task = Task(partition, _settings_of(manifest, log.where), inputs, secrets.token_bytes(HASH_KEY_BYTES))
-            loaded.book = load_task(task, manifest, contents, log.where)
+            book = load_task(task, manifest, contents, log.where)
         except StateError as problem:
             loaded.damage.append(str(problem))
             continue
         loaded.snapshot, loaded.manifest, loaded.task = snapshot, manifest, task
         whole = manifests[number:]
-        loaded.snapshots = tuple(one for one, _ in whole)
-        loaded.listings = tuple(key_chunks(found.entries) | _manifest_chunks(one, found) for one, found in whole)
-        loaded.garbage = dict(manifest.dropped)
+        listings = tuple(key_chunks(found.entries) | _manifest_chunks(one, found) for one, found in whole)
+        loaded.kept = KeptSnapshots(
+            tuple(one for one, _ in whole), listings, dict(manifest.dropped), book, manifest.purges
+        )
         break
     after = loaded.snapshot.manifest.offset if loaded.snapshot else 0
-    loaded.garbage |= yield from _read_orphans(log, after, loaded.listings)
+    orphans = yield from _read_orphans(log, after, loaded.kept.listings)
+    loaded.kept = replace(loaded.kept, garbage=dict(loaded.kept.garbage) | orphans)
     return loaded
 
 

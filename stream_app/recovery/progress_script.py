@@ -10,19 +10,16 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeAlias
 
+from stream_app.backends.progress import Recorded, progress_record
 from stream_app.errors import ErrorCode, ForeignRecordsError, OffsetGoneError, StateError
+from stream_app.live.position import Anchor, Position
+from stream_app.live.task_request import TaskRequest
+from stream_app.lost_markers.output_logs import deleted_outputs
+from stream_app.lost_markers.settle import Settled, settle
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import CONFIGURATION, REPAIR, SKIP, Act, Commit
-from stream_app.recovery.commit_point import (
-    Anchor,
-    Position,
-    check_topic_ids,
-    progress_lost,
-    progress_record,
-)
-from stream_app.recovery.output_logs import deleted_outputs
-from stream_app.recovery.restore_request import Logs, RestoreReport, RestoreRequest
-from stream_app.recovery.settle import Recorded, Settled, settle
+from stream_app.recovery.refusals import check_topic_ids, progress_lost
+from stream_app.recovery.restore_request import Logs, RestoreReport
 from stream_app.snapshot.progress_order import ProgressOrder
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 
@@ -60,7 +57,7 @@ class ProgressScript:
 
     def __init__(
         self,
-        request: RestoreRequest,
+        request: TaskRequest,
         logs: Logs,
         position: Position,
         report: RestoreReport,

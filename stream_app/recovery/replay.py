@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from stream_app import __version__
 from stream_app.backends.base import Clock, pair
+from stream_app.backends.progress import Recorded
 from stream_app.errors import ErrorCode, StateError
+from stream_app.live.position import Anchor, CommitPoint
+from stream_app.live.restored_state import RestoredState
+from stream_app.live.task_request import TaskRequest
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.records import REPAIR, SKIP, SNAPSHOT, STOP, Act, Commit
-from stream_app.recovery.commit_point import Anchor, CommitPoint
-from stream_app.recovery.restore_request import RestoredState, RestoreReport, RestoreRequest
-from stream_app.recovery.settle import Recorded
+from stream_app.recovery.restore_request import RestoreReport
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import read_gap
@@ -36,7 +38,7 @@ class Replay:
     """
 
     def __init__(
-        self, request: RestoreRequest, state: RestoredState, clock: Clock, report: RestoreReport, engine: str
+        self, request: TaskRequest, state: RestoredState, clock: Clock, report: RestoreReport, engine: str
     ) -> None:
         self.kept: dict[str, list[OutputRecords]] = {topic: [] for topic in OUTPUT_TOPICS}
         self._inputs = request.inputs

@@ -23,33 +23,23 @@ from stream_app.backends.base import Clock, TopicPartition, Watermarks
 from stream_app.config import TaskSettings
 from stream_app.errors import ErrorCode, StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
+from stream_app.live.breaker import Breaker
+from stream_app.live.buffers import WaitingRecords
+from stream_app.live.live_task import LiveTask
+from stream_app.live.position import Anchor, CommitPoint, first_position
+from stream_app.live.restored_state import RestoredState, Unrecorded
+from stream_app.live.snapshot_writer import SnapshotWriter
+from stream_app.live.task_request import TaskRequest
+from stream_app.lost_markers.output_logs import Window, repair_text
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import OutputRecords, concatenated, concatenated_headers
 from stream_app.records import CONFIGURATION, REPAIR, Act, Commit
-from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.buffers import WaitingRecords
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
-from stream_app.recovery.commit_point import (
-    HINT_SKIP,
-    Anchor,
-    CommitPoint,
-    first_position,
-)
-from stream_app.recovery.live_task import LiveTask
-from stream_app.recovery.output_logs import Window, repair_text
 from stream_app.recovery.progress_script import ProgressScript, Script
+from stream_app.recovery.refusals import HINT_SKIP
 from stream_app.recovery.replay import Replay
-from stream_app.recovery.restore_request import (
-    Deadline,
-    Logs,
-    RestoredState,
-    RestoreReport,
-    RestoreRequest,
-    Times,
-    Unrecorded,
-)
-from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.recovery.restore_request import Deadline, Logs, RestoreReport, Times
 from stream_app.snapshot.parts import whole_acts
 from stream_app.task_state import TaskState
 
@@ -112,7 +102,7 @@ class Restore:
         deadline: The longest silence; the caller restarts it after a time in which it could not poll.
     """
 
-    def __init__(self, request: RestoreRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
+    def __init__(self, request: TaskRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
         self.request = request
         self.state = TaskState.LOADING
         self.position = first_position(request.first)
@@ -157,7 +147,7 @@ class Restore:
             ConfigurationError: The configuration changed in a way that a task with state cannot take over.
         """
         loaded = yield from self._load()
-        snapshots = SnapshotWriter(self.request.number, self._times.snapshots, loaded)
+        snapshots = SnapshotWriter(self.request.number, self._times.snapshots, loaded.kept)
         self._move_to(loaded)
         yield self._enter(TaskState.READING)
         facts = (self.position, self.report, self.script, loaded.has_unused_snapshot)

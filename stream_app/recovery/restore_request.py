@@ -5,18 +5,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.backends.base import Clock, LogReader, TopicPartition, Watermarks
-from stream_app.backends.schema_names import NO_REGISTRY, SchemaNames
-from stream_app.config import TaskSettings
 from stream_app.config.settings import WorkerSettings
 from stream_app.errors import ErrorCode, StateError
-from stream_app.pipeline.task import Task
-from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.buffers import WaitingRecords
-from stream_app.recovery.commit_point import Position
-from stream_app.recovery.output_logs import OutputLogs
-from stream_app.recovery.snapshot_writer import SnapshotTimes, SnapshotWriter
+from stream_app.live.snapshot_writer import SnapshotTimes
+from stream_app.lost_markers.output_logs import OutputLogs
 from stream_app.snapshot.format import Snapshot
-from stream_app.snapshot.identity import UNKNOWN, Identity
 
 LONGEST_SILENCE_S = 5.0
 """Longest silence that one check adds: a slice takes up to a second, and other tasks commit between two slices."""
@@ -40,18 +33,6 @@ class Logs(NamedTuple):
     input_ends: Callable[[], Generator[bool, None, Mapping[TopicPartition, Watermarks]]] | None = None
 
 
-class Writer(NamedTuple):
-    """The writer of a task's records.
-
-    Attributes:
-        transactional_id: The id that each commit record states.
-        adopts: Whether records of other writers in the output topics are accepted.
-    """
-
-    transactional_id: str
-    adopts: bool = False
-
-
 class Times(NamedTuple):
     """Times of a task's restores and snapshots.
 
@@ -68,37 +49,6 @@ class Times(NamedTuple):
         """Return the times that these settings give."""
         idle_s = settings.snapshot_when_idle_ms / 1000
         return cls(settings.restore_timeout_ms / 1000, SnapshotTimes(settings.snapshot_after_ms / 1000, idle_s))
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreRequest:
-    """A task that is to be restored up to the end of its progress.
-
-    Attributes:
-        inputs: The task's partitions of examples and labels.
-        settings: The configuration in force; the restore itself runs under the recorded ones.
-        first: The first offsets of the inputs (examples, labels), where a new task begins.
-        writer: The writer of the task's records.
-        identity: The application as the broker knows it now; an unknown identity is not compared.
-        schemas: Names the schemas of ids that the settings do not have.
-    """
-
-    inputs: tuple[TopicPartition, TopicPartition]
-    settings: TaskSettings
-    first: tuple[int, int]
-    writer: Writer
-    identity: Identity = UNKNOWN
-    schemas: SchemaNames = NO_REGISTRY
-
-    @property
-    def number(self) -> int:
-        """The number of the task."""
-        return self.inputs[0].partition
-
-    @property
-    def topics(self) -> tuple[str, str]:
-        """The names of the input topics (examples, labels)."""
-        return self.inputs[0].topic, self.inputs[1].topic
 
 
 @dataclass(slots=True)
@@ -162,40 +112,3 @@ class Deadline:
                 f"task {self._number}: the restore received no record for {self._limit_s:g} s: {state}",
                 ErrorCode.NO_RECORDS,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredState:
-    """The state of a task and everything that moves along with it.
-
-    Attributes:
-        task: The models and joins.
-        position: Where that state is in inputs, progress and outputs.
-        waiting: Fetched records of examples and of labels that are not processed yet.
-        breaker: Decides which streams are stopped.
-        snapshots: Writes snapshots of the task.
-    """
-
-    task: Task
-    position: Position
-    waiting: tuple[WaitingRecords, WaitingRecords]
-    breaker: Breaker
-    snapshots: SnapshotWriter
-
-
-@dataclass(frozen=True, slots=True)
-class Unrecorded:
-    """What a restored task has to compare with progress, and to record there, before it takes new records.
-
-    Attributes:
-        is_new: Whether progress has no configuration yet.
-        rules: The rules under which the newest commit or configuration in progress was written; 0 if there is no such
-            record.
-        partitions: The number of partitions that this record states.
-        foreign: By output topic, the offset of the first record of another writer that the task accepts.
-    """
-
-    is_new: bool
-    rules: int
-    partitions: int
-    foreign: Mapping[str, int]

@@ -40,6 +40,9 @@ MAX_BLOB_BYTES = 1 << 30
 MANIFEST_SUFFIX = "/manifest"
 """Suffix of a manifest's key; no key of a blob ends with it."""
 
+SNAPSHOT_KEY = b"snapshot"
+"""The key of acts `snapshot` in progress: a search reads no other values."""
+
 MAX_MANIFEST_CHUNKS = 64
 """Chunks of a manifest at most: 58 MB, which list some 300,000 blobs."""
 

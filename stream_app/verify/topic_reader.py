@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TypeGuard, TypeVar
 
 from stream_app.backends.base import Cluster, TopicPartition, Watermarks
-from stream_app.backends.partition_count import newest_records
+from stream_app.backends.progress import newest_records
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import TaskSettings, Topics
 from stream_app.errors import UndecodableError, WrongSchemaError

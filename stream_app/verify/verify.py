@@ -19,8 +19,8 @@ from typing import Any
 from rich.table import Table
 
 from stream_app.backends.base import Cluster, TopicPartition
-from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import split_text
+from stream_app.backends.progress import partitions_of
 from stream_app.backends.reading import read_rows
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError

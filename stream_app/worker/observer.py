@@ -12,11 +12,11 @@ from stream_app.backends.base import Clock, TopicPartition
 from stream_app.backends.partitioner import Misplaced
 from stream_app.config.memory_bound import MemoryBound
 from stream_app.errors import StateError
+from stream_app.live.live_task import BatchCounts
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, DeadCount, Erased
 from stream_app.pipeline.watched.table_use import Crowding
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Reason
-from stream_app.recovery.live_task import BatchCounts
 from stream_app.snapshot.stops import MAX_NAMED_STOPS, resume_hint
 from stream_app.task_state import TaskState
 from stream_app.worker.pages import metrics

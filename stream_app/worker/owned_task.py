@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 from stream_app.backends.base import Clock, Fetched, TopicPartition
 from stream_app.backends.partitioner import Placement
 from stream_app.errors import ErrorCode, StateError
-from stream_app.recovery.commit_point import CommitPoint
-from stream_app.recovery.live_task import LiveTask
+from stream_app.live.live_task import LiveTask
+from stream_app.live.position import CommitPoint
 from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps
 from stream_app.task_state import TaskState
 from stream_app.worker.retention.progress_trimmer import ProgressTrimmer

@@ -13,9 +13,10 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.recovery.breaker import Breaker
+from stream_app.live.breaker import Breaker
+from stream_app.live.task_request import TaskRequest, Writer
 from stream_app.recovery.restore import Restore
-from stream_app.recovery.restore_request import RestoreRequest, Times, Writer
+from stream_app.recovery.restore_request import Times
 from stream_app.task_state import TaskState
 from stream_app.worker.kept_tasks import KeptTasks
 from stream_app.worker.observer import Observer
@@ -175,7 +176,7 @@ class OwnedTasks:
         number, settings, ports = inputs[0].partition, self._config.worker, self._ports
         identity = self.topic_watch.identity
         restore = Restore(
-            RestoreRequest(inputs, self._settings, first, self._writer, identity, ports.schemas),
+            TaskRequest(inputs, self._settings, first, self._writer, identity, ports.schemas),
             logs_of(ports.cluster, self._topics, number, identity.output_ids),
             Breaker(self._config.breaker),
             ports.clock,

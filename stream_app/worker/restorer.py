@@ -15,7 +15,7 @@ from stream_app.errors import (
     StateError,
     TransactionAbortedError,
 )
-from stream_app.recovery.live_task import LiveTask
+from stream_app.live.live_task import LiveTask
 from stream_app.recovery.restore import Pause, Repair
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer

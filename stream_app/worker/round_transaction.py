@@ -10,19 +10,19 @@ from stream_app.backends.base import Cluster, Ends, TopicInfo, TopicPartition, W
 from stream_app.backends.questions import answered
 from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
+from stream_app.live.live_task import ProcessedBatch
+from stream_app.live.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
+from stream_app.lost_markers.hanging_transactions import OpenTransactions
+from stream_app.lost_markers.output_logs import OutputLogs
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.record_columns import OutputRecords
 from stream_app.records import SNAPSHOT, Act, Commit
-from stream_app.recovery.changelog import SNAPSHOT_KEY, find_snapshots
-from stream_app.recovery.hanging_transactions import OpenTransactions
-from stream_app.recovery.live_task import ProcessedBatch
-from stream_app.recovery.output_logs import OutputLogs
+from stream_app.recovery.changelog import find_snapshots
 from stream_app.recovery.restore import Repair
 from stream_app.recovery.restore_request import Logs
-from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_replay
-from stream_app.snapshot.format import Snapshot
+from stream_app.snapshot.format import SNAPSHOT_KEY, Snapshot
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 

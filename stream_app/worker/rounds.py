@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stream_app.config import Config
 from stream_app.errors import OwnCodeError, TransactionAbortedError
+from stream_app.live.live_task import ComputedBatch
 from stream_app.pipeline import merge
 from stream_app.pipeline.outputs import DEAD_LETTERS, Outputs
 from stream_app.pipeline.transaction_bounds import Room
 from stream_app.records import STOP, Act, Reason
-from stream_app.recovery.live_task import ComputedBatch
 from stream_app.snapshot.parts import whole_acts
 from stream_app.snapshot.stops import Stop, read_stop
 from stream_app.task_state import TaskState

@@ -1,8 +1,8 @@
 """Wait for open transactions in a worker's partitions to end, and for its own commits to become readable.
 
 A task is restored only after every transaction that was open in its partitions has ended. A transaction that does not
-end is hanging (see `recovery.hanging_transactions`): the worker ends it, under its own transactional id and under the
-ids of processes that are gone.
+end is hanging (see `lost_markers.hanging_transactions`): the worker ends it, under its own transactional id and under
+the ids of processes that are gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.questions import Question
 from stream_app.config import Config
-from stream_app.recovery.hanging_transactions import (
+from stream_app.lost_markers.hanging_transactions import (
     GONE_AFTER_S,
     LOOK_INTERVAL_S,
     OpenTransactions,
@@ -21,7 +21,7 @@ from stream_app.recovery.hanging_transactions import (
     take_over,
     writers_of,
 )
-from stream_app.recovery.output_logs import MARKER_OFFSETS
+from stream_app.lost_markers.output_logs import MARKER_OFFSETS
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports

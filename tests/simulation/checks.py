@@ -13,12 +13,12 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.base import TopicPartition
 from stream_app.config import BreakerSettings, TaskSettings
+from stream_app.live.breaker import Breaker
 from stream_app.pipeline.leftovers import leftovers_of
 from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import CONFIGURATION, RESET, SEED, SKIP, STOP, Act, Commit
-from stream_app.recovery.breaker import Breaker
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.snapshot.imported_state import read_seed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from stream_app.backends.base import Answer, Clock, Fetched, TopicPartition
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.errors import UnknownOutcomeError
-from stream_app.recovery.buffers import NO_RECORDS
+from stream_app.live.buffers import NO_RECORDS
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.schedule import KilledError, Scheduler
 

@@ -40,9 +40,9 @@ from stream_app.backends.reading import Row
 from stream_app.backends.retention import FOREVER, RETENTION, TIMES_BEFORE, before_max_of, retention_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError
+from stream_app.lost_markers.hanging_transactions import open_places, sweep
 from stream_app.record_columns import OutputRecords
 from stream_app.records import UNREADABLE_HEADERS, Header, Reason
-from stream_app.recovery.hanging_transactions import open_places, sweep
 from stream_app.serialization.dead_letter import (
     SENT_BACK,
     START,

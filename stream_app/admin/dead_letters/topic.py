@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
-from stream_app.backends.partition_count import absent_text
+from stream_app.backends.progress import absent_text
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import TopicError

@@ -1,17 +1,15 @@
 """Read the partitions of an application to their ends, and the records at the end of a task's progress."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
-from stream_app.backends.base import Cluster, Fetched, LogReader, TopicPartition
-from stream_app.backends.partition_count import absent_text, partitions_of
+from stream_app.backends.base import Cluster, LogReader, TopicPartition
+from stream_app.backends.progress import absent_text, last_records, partitions_of, progress_record
+from stream_app.backends.reading import finish
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeError
 from stream_app.records import Act, Commit
 from stream_app.recovery.changelog import find_snapshots
-from stream_app.recovery.commit_point import progress_record
-from stream_app.recovery.settle import Recorded
 from stream_app.snapshot.format import Snapshot
 
 READ_TIMEOUT_S = 30.0
@@ -20,49 +18,6 @@ READ_TIMEOUT_S = 30.0
 POLL_RECORDS = 10_000
 
 POLL_S = 0.1
-
-TAIL_RECORDS = 1_000
-"""Records at the end of progress that are read first: seconds of a busy task, and more acts than operators write."""
-
-Answer = TypeVar("Answer")
-
-
-class _Patient:
-    """A reader that waits `POLL_S` for records, even if it is asked not to wait."""
-
-    def __init__(self, reader: LogReader) -> None:
-        self.seek = reader.seek
-        self.close = reader.close
-        self._reader = reader
-
-    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """Return the next records; None if none came in time."""
-        return self._reader.poll(max_records, max(timeout_s, POLL_S))
-
-
-def finish(
-    cluster: Cluster, place: TopicPartition, work: Callable[[LogReader], Generator[bool, None, Answer]]
-) -> Answer:
-    """Run a generator that reads a partition step by step, and return its result.
-
-    Args:
-        cluster: Where the partition is.
-        place: The partition.
-        work: Returns the generator, which yields after each poll whether records came.
-
-    Raises:
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    with _reading(cluster, place) as reader:
-        steps = work(_Patient(reader))
-        silent = 0
-        while silent * POLL_S < READ_TIMEOUT_S:
-            try:
-                silent = 0 if next(steps) else silent + 1
-            except StopIteration as done:
-                answer: Answer = done.value
-                return answer
-    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s")
 
 
 @contextmanager
@@ -101,13 +56,8 @@ def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> I
         StateError: A record is not a record of progress.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    return (one.record for one in _recorded_from(cluster, progress, start))
-
-
-def _recorded_from(cluster: Cluster, progress: TopicPartition, start: int) -> Iterator[Recorded]:
     for offset, value in records_of(cluster, progress, start):
-        where = f"{progress.topic}[{progress.partition}] offset {offset}"
-        yield Recorded(progress_record(value, where), offset)
+        yield progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
 
 
 def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
@@ -119,18 +69,7 @@ def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | A
         StateError: A record is not a record of progress.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    return [one.record for one in recorded_tail(cluster, progress)]
-
-
-def recorded_tail(cluster: Cluster, progress: TopicPartition) -> list[Recorded]:
-    """Return the records of `progress_tail` with their offsets."""
-    low, high = cluster.watermarks(progress)
-    size = TAIL_RECORDS
-    while True:
-        found = list(_recorded_from(cluster, progress, max(low, high - size)))
-        if last_commit([one.record for one in found]) is not None or size >= high - low:
-            return found
-        size *= 10
+    return [one.record for one in last_records(cluster, progress)]
 
 
 def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:

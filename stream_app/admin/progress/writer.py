@@ -20,15 +20,15 @@ from itertools import islice
 from typing import TypeVar
 
 from stream_app.admin.models import Place
-from stream_app.admin.progress.reading import READ_TIMEOUT_S, recorded_tail, records_of
+from stream_app.admin.progress.reading import READ_TIMEOUT_S, records_of
 from stream_app.backends.base import Clock, TopicPartition, Transaction
+from stream_app.backends.progress import last_records, progress_record
 from stream_app.errors import ErrorCode, FencedError, StateError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.lost_markers.hanging_transactions import sweep
+from stream_app.lost_markers.settle import settle
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Act
-from stream_app.recovery.commit_point import progress_record
-from stream_app.recovery.hanging_transactions import sweep
 from stream_app.recovery.restore import OPEN_TRANSACTION_S
-from stream_app.recovery.settle import settle
 from stream_app.serialization import codec
 from stream_app.worker.round_transaction import logs_of, output_ids
 
@@ -193,7 +193,7 @@ class ProgressWriter:
     def _lost(self, task: int) -> bool:
         """Say whether records of progress were committed that nobody can read: they have the next sequences."""
         place = self._place
-        readable = recorded_tail(place.cluster, self._progress(task))
+        readable = last_records(place.cluster, self._progress(task))
         ids = output_ids(place.cluster.topics(place.config.topics), place.config.topics)
         outputs = logs_of(place.cluster, place.config.topics, task, ids).outputs
         if outputs is None:

@@ -159,8 +159,8 @@ def tail(
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.selection import parse_time  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
-    from stream_app.backends.partition_count import partitions_of  # noqa: PLC0415
     from stream_app.backends.partitioner import partition_of  # noqa: PLC0415
+    from stream_app.backends.progress import partitions_of  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
     from stream_app.monitor.tail import Wanted, arriving, deleted_before, document, newest, topic_named  # noqa: PLC0415

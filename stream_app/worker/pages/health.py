@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from stream_app.backends.base import Clock, TopicPartition, pair
 from stream_app.errors import StateError
-from stream_app.recovery.live_task import BatchCounts
+from stream_app.live.live_task import BatchCounts
 from stream_app.snapshot.stops import MAX_NAMED_STOPS, stop_text
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer

@@ -13,7 +13,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.config import Topics
 from stream_app.errors import ArebaError
-from stream_app.recovery.snapshot_writer import Log
+from stream_app.live.snapshot_writer import Log
 from stream_app.snapshot.needed_records import Now
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stream_app import events
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.partition_count import partitions_of
+from stream_app.backends.progress import partitions_of
 from stream_app.backends.questions import Question, RetentionCluster
 from stream_app.backends.topics import largest_batch_bytes, problems_of
 from stream_app.config import Config

@@ -13,8 +13,8 @@ from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import FencedError, RestartNeededError, TransactionAbortedError
+from stream_app.lost_markers.hanging_transactions import OpenTransactions, open_places, sweep
 from stream_app.record_columns import OutputRecords
-from stream_app.recovery.hanging_transactions import OpenTransactions, open_places, sweep
 from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.contract.backends import Member, log_values, settle
 from tests.support.kafka.markers import LEAVES_OUT_MARKERS

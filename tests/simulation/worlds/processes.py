@@ -14,8 +14,8 @@ from stream_app.errors import (
     ErrorCode,
     StateError,
 )
+from stream_app.live.live_task import BatchCounts
 from stream_app.pipeline.outputs import Erased
-from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.owned_task import OwnedTask

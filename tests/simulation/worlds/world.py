@@ -30,9 +30,8 @@ from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Act, Side
-from stream_app.recovery.changelog import SNAPSHOT_KEY
 from stream_app.serialization import codec
-from stream_app.snapshot.format import parse_snapshots, read_manifest
+from stream_app.snapshot.format import SNAPSHOT_KEY, parse_snapshots, read_manifest
 from stream_app.task_state import TaskState
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.ports import (

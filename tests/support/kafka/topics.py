@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.live.buffers import concatenate
 from stream_app.record_columns import RawRecords
-from stream_app.recovery.buffers import concatenate
 from tests.support.kafka.waiting import DEADLINE_S
 from tests.support.rows import Read
 

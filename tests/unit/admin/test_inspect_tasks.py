@@ -1,7 +1,7 @@
 """`areba inspect` reports each task to an operator, from the topics and the group alone."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.inspection import Inspection
 from stream_app.admin.problems import ProblemCode
 from stream_app.admin.progress import reading
-from stream_app.admin.progress.reading import records_of
-from stream_app.backends import held_back
-from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.backends import held_back, progress
+from stream_app.backends.base import Cluster, LogReader, TopicPartition
+from stream_app.backends.reading import Take, read_in_steps
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, ErrorCode, TopicError
@@ -280,19 +280,19 @@ def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.Monk
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command reads progress from its end, only as far as it needs to find the last commit."""
-    monkeypatch.setattr(reading, "TAIL_RECORDS", 2)
+    monkeypatch.setattr(progress, "TAIL_OFFSETS", 2)
     world, member = processed_world()
     starts = []
 
-    def noting(cluster: Cluster, place: TopicPartition, begin: int = 0) -> Iterator[tuple[int, bytes | None]]:
-        starts.append(begin)
-        return records_of(cluster, place, begin)
+    def noting(reader: LogReader, start: int, end: int, take: Take) -> Generator[bool, None, None]:
+        starts.append(start)
+        return read_in_steps(reader, start, end, take)
 
-    monkeypatch.setattr(reading, "records_of", noting)
+    monkeypatch.setattr(progress, "read_in_steps", noting)
     assert inspect(world.cluster, world.config, [0]).ok
     high = world.cluster.watermarks(TopicPartition(world.config.topics.progress, 0)).high
     assert starts
-    assert min(starts) >= high - 20
+    assert min(starts) >= high - 22
     assert inspect(world.cluster, world.config, [0]).tasks[0].sequence == member.tasks[0].position.anchor.sequence
 
 

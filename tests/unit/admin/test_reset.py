@@ -13,9 +13,9 @@ from stream_app.admin.reset import reset
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
+from stream_app.live.buffers import NO_RECORDS
 from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act, Example, Label, Metric, Outcome
-from stream_app.recovery.buffers import NO_RECORDS
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code

@@ -78,11 +78,11 @@ import gc, sys
 from pathlib import Path
 import numpy as np
 from stream_app.serialization import codec
-from stream_app.recovery.changelog import Loaded
-from stream_app.recovery.commit_point import Anchor
-from stream_app.recovery.snapshot_writer import SnapshotTimes, SnapshotWriter
+from stream_app.snapshot.kept_snapshots import KeptSnapshots
+from stream_app.live.position import Anchor
+from stream_app.live.snapshot_writer import SnapshotTimes, SnapshotWriter
 from stream_app.config import Config
-from stream_app.recovery.buffers import WaitingRecords
+from stream_app.live.buffers import WaitingRecords
 from stream_app.config.memory_bound import bound_of
 from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.record_columns import RawRecords
@@ -143,7 +143,7 @@ sides = WaitingRecords(), WaitingRecords()
 for side in sides:
     while side.bytes < config.worker.buffer_bytes:
         side.add(Fetched(TopicPartition("t", 0), raw([example(k) for k in range(500)], T), at_end=False, position=0))
-writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), Loaded())
+writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), KeptSnapshots())
 writer.begin(task, Anchor(1, bytes(32), (0, 0), 0), (0, 0, 0), lambda: 0.0)
 bound = bound_of(config, settings, int(sys.argv[2]))
 print(resident() - before, bound.streams // 2 + bound.task, task.allocated_bytes)

@@ -1,1 +1,1 @@
-"""Restore after crashes, the changelog, the breaker, and transactions that were left open."""
+"""Restore after crashes, and the changelog."""

@@ -6,8 +6,8 @@ import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import TransactionAbortedError, UnknownOutcomeError
+from stream_app.live import snapshot_writer
 from stream_app.records import Example
-from stream_app.recovery import snapshot_writer
 from stream_app.serialization import codec
 from tests.support.changelog import (
     changelog_of,

@@ -12,8 +12,8 @@ from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.sender import EmbeddedSender
-from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.progress import partitions_of
 from stream_app.backends.topics import plan
 from stream_app.cli.topic_setup import check_topics
 from stream_app.errors import ErrorCode, StateError, TopicError

@@ -4,11 +4,11 @@ import pytest
 
 from stream_app.admin.progress.reading import named_snapshots
 from stream_app.backends.base import TopicPartition
+from stream_app.backends.progress import TAIL_OFFSETS
 from stream_app.errors import StateError
 from stream_app.records import SNAPSHOT, Act
-from stream_app.recovery.changelog import SNAPSHOT_KEY, TAIL_OFFSETS
 from stream_app.serialization import codec
-from stream_app.snapshot.format import Place, Snapshot, parse_snapshots, snapshots_text
+from stream_app.snapshot.format import SNAPSHOT_KEY, Place, Snapshot, parse_snapshots, snapshots_text
 from tests.support.world import World
 
 PROGRESS = TopicPartition("app-progress", 0)

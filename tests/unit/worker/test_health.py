@@ -16,9 +16,9 @@ from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ErrorCode, TransactionAbortedError
 from stream_app.jit.compiler import reporting_compiled
+from stream_app.live.live_task import BatchCounts
+from stream_app.lost_markers.hanging_transactions import HANGS_AFTER_S
 from stream_app.record_columns import OutputRecords
-from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
-from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.pages import metrics

@@ -11,11 +11,11 @@ from stream_app.admin.problems import ProblemCode
 from stream_app.admin.recent.tails import WINDOW_MS
 from stream_app.backends.partitioner import Placement, partition_of
 from stream_app.config import LearnerSettings, LimitSettings, StreamSettings
+from stream_app.live.buffers import NO_RECORDS
 from stream_app.pipeline.outputs import DeadCount, Outputs
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
-from stream_app.recovery.buffers import NO_RECORDS
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify

@@ -30,9 +30,9 @@ from stream_app.errors import (
     UnknownOutcomeError,
     WrongSchemaError,
 )
+from stream_app.lost_markers.settle import SWEEP_KEY
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Commit
-from stream_app.recovery.settle import SWEEP_KEY
 from stream_app.serialization import codec
 
 LOGGER = logging.getLogger("areba.recovery")

@@ -23,11 +23,12 @@ wrote. Otherwise the last records of each output partition are read.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from stream_app.backends.progress import Recorded
+from stream_app.backends.reading import read_in_steps
+from stream_app.lost_markers.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, windows_of
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import ADOPT, REPAIR, RESET, SEED, SKIP, Act, Commit
-from stream_app.recovery.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, read_rows, windows_of
 
 BY_OPERATORS = frozenset({RESET, SEED, SKIP})
 """Acts that commands write, one at a time; they belong to no transaction of a worker."""
@@ -37,13 +38,6 @@ MARK_OFFSETS = 2
 
 SWEEP_KEY = b"sweep"
 """The key of records that are never committed (see `hanging_transactions`)."""
-
-
-class Recorded(NamedTuple):
-    """A progress record and its offset; -1 where it cannot be read."""
-
-    record: Commit | Act
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +236,7 @@ def _read_attempts(
 
     reader = logs.uncommitted()
     try:
-        yield from read_rows(reader, start, end, take)
+        yield from read_in_steps(reader, start, end, take)
     finally:
         reader.close()
     return find_attempts(rows, decode)

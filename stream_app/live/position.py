@@ -1,23 +1,9 @@
-"""Committed points of a task, where its state is, and the errors if its topics contradict each other."""
+"""Where the state of a task is: in its progress, its inputs and its outputs."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.backends.base import TopicPartition
-from stream_app.errors import ErrorCode, StateError, UndecodableError, WrongSchemaError
 from stream_app.pipeline.outputs import GENESIS
-from stream_app.records import Act, Commit
-from stream_app.serialization import codec
-from stream_app.snapshot.identity import created_again
-
-HINT_SKIP = "`areba state skip` continues without the deleted records; another application.id starts from the beginning"
-"""What an operator can do when inputs that a restore needs were deleted."""
-
-HINT_STOP = (
-    "Stop the workers with SIGTERM: each saves the tasks that it has in memory, and nothing is lost. If a task is "
-    "parked after that, `areba inspect` says how it can continue"
-)
-"""What an operator can do while workers run, whose live tasks need no inputs."""
 
 
 class CommitPoint(NamedTuple):
@@ -89,40 +75,3 @@ class Position:
 def first_position(offsets: tuple[int, int]) -> Position:
     """Return the position of a task that has processed nothing, before these input offsets."""
     return Position(offsets, Anchor(*NOTHING_COMMITTED, offsets, -1))
-
-
-def check_topic_ids(
-    inputs: tuple[TopicPartition, TopicPartition], recorded: tuple[str, str], found: tuple[str, str]
-) -> None:
-    """Refuse inputs that were deleted and created again.
-
-    Raises:
-        StateError: An input topic has another id than the recorded one; no offset or model belongs to the new topic.
-    """
-    problem = created_again((inputs[0].topic, inputs[1].topic), recorded, found)
-    if problem is not None:
-        raise StateError(f"task {inputs[0].partition}: {problem}", ErrorCode.INPUTS_REPLACED)
-
-
-def progress_lost(number: int, found: str) -> StateError:
-    """Return the error of a task whose progress lacks records that were there."""
-    return StateError(
-        f"progress[{number}]: records that were there are gone, as after the topic was deleted ({found}). Another "
-        "application.id starts from the beginning; `areba state import` gives it the models that you saved",
-        ErrorCode.PROGRESS_LOST,
-    )
-
-
-def progress_record(value: bytes | None, where: str) -> Commit | Act:
-    """Decode a value of the progress topic.
-
-    Raises:
-        StateError: The value is not a record of progress.
-    """
-    try:
-        record = codec.decode_one(value or b"")
-    except (UndecodableError, WrongSchemaError) as error:
-        raise StateError(f"{where}: not a progress record: {error}") from error
-    if not isinstance(record, Commit | Act):
-        raise StateError(f"{where}: {type(record).__name__} is not a progress record")
-    return record

@@ -11,13 +11,14 @@ from stream_app import __version__
 from stream_app.backends.base import Clock, TopicPartition
 from stream_app.config import changes
 from stream_app.errors import ConfigurationError
+from stream_app.live.position import Anchor, CommitPoint
+from stream_app.live.restored_state import RestoredState, Unrecorded
+from stream_app.live.task_request import TaskRequest
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.transaction_bounds import Room
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import ADOPT, CONFIGURATION, SNAPSHOT, STOP, Act, Commit, Reason, Side
-from stream_app.recovery.commit_point import Anchor, CommitPoint
-from stream_app.recovery.restore_request import RestoredState, RestoreRequest, Unrecorded
 from stream_app.serialization.wire_format import new_schema_ids
 from stream_app.snapshot.format import snapshots_text
 from stream_app.snapshot.identity import RULES
@@ -103,7 +104,7 @@ class LiveTask:
             name.
     """
 
-    def __init__(self, request: RestoreRequest, state: RestoredState, clock: Clock, unrecorded: Unrecorded) -> None:
+    def __init__(self, request: TaskRequest, state: RestoredState, clock: Clock, unrecorded: Unrecorded) -> None:
         self.task = state.task
         self.position = state.position
         self.unnamed_ends: Mapping[TopicPartition, int] | None = None

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from stream_app.backends.base import Fetched, TopicPartition
+from stream_app.live.buffers import WaitingRecords
 from stream_app.record_columns import RawRecords
 from stream_app.records import Header
-from stream_app.recovery.buffers import WaitingRecords
 
 PLACE = TopicPartition("examples", 0)
 

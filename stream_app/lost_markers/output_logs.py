@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_app.backends.base import Ends, LogReader, TopicPartition
+from stream_app.backends.reading import read_in_steps
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import REPAIR, Act, Commit, Header, Longs
@@ -134,26 +135,6 @@ def republished(act: Act) -> Mapping[str, Republished]:
         raise StateError(f"sequence {act.sequence}: not the text of a repair ({problem})") from None
 
 
-Row = Callable[[int, bytes | None, bytes | None, Sequence[Header]], bool]
-
-
-def read_rows(reader: LogReader, start: int, end: int, take: Row) -> Generator[bool, None, None]:
-    """Give the records from `start` to `end` to `take` until it returns False; yield after each poll if it had news."""
-    reader.seek(start)
-    while True:
-        fetched = reader.poll(POLL_RECORDS, 0.0)
-        if fetched is None:
-            yield False
-            continue
-        records = fetched.records
-        for row, offset in enumerate(records.offsets.tolist()):
-            if offset >= end or not take(offset, records.keys[row], records.values[row], records.headers.get(row, ())):
-                return
-        if fetched.at_end or (len(records) and records.offsets[-1] == end - 1):
-            return
-        yield True
-
-
 class OutputPartition:
     """One output partition of a task: which of its records can be read.
 
@@ -209,7 +190,7 @@ class OutputPartition:
 
         reader = self._logs.reader(self._topic)
         try:
-            yield from read_rows(reader, offset, self._end, take)
+            yield from read_in_steps(reader, offset, self._end, take)
         finally:
             reader.close()
         return first != [offset]
@@ -226,7 +207,7 @@ class OutputPartition:
             return
         reader = self._logs.reader(self._topic)
         try:
-            yield from read_rows(reader, start, stop, take)
+            yield from read_in_steps(reader, start, stop, take)
         finally:
             reader.close()
         self._offsets = np.concatenate([np.array(found, np.int64), self._offsets])

@@ -5,9 +5,9 @@ import pytest
 
 from stream_app.backends.clock import ManualClock
 from stream_app.config import BreakerSettings
+from stream_app.live.breaker import Breaker
 from stream_app.pipeline.steps.routed import Judged
 from stream_app.records import STOP, Act, Commit, Example, Label, Mark, MarkKind, Outcome
-from stream_app.recovery.breaker import Breaker
 from stream_app.serialization import codec
 from stream_app.snapshot.stops import read_stop
 from stream_app.task_state import TaskState

@@ -15,10 +15,9 @@ from typing import NamedTuple
 from stream_app import __version__
 from stream_app.backends.questions import Retention
 from stream_app.config import TaskSettings
+from stream_app.live.position import Anchor
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.recovery.changelog import Loaded, key_chunks
-from stream_app.recovery.commit_point import Anchor
 from stream_app.snapshot.chunk_records import Chunk, chunks_with, records_of, tombstones_of
 from stream_app.snapshot.format import (
     FORMAT,
@@ -31,6 +30,7 @@ from stream_app.snapshot.format import (
     chunks_of,
     snapshot_key,
 )
+from stream_app.snapshot.kept_snapshots import KeptSnapshots, key_chunks
 from stream_app.snapshot.needed_records import NeededRecords, Now
 from stream_app.snapshot.segments import Blob, Book
 
@@ -136,7 +136,7 @@ class SnapshotWriter:
     Args:
         partition: The number of the task.
         times: When snapshots are taken.
-        loaded: What the task was restored from; empty for a new task.
+        kept: What the changelog has of the task; empty for a new task.
 
     Attributes:
         snapshots: The newest snapshot that is whole and named, and the one before it.
@@ -144,20 +144,20 @@ class SnapshotWriter:
         has_purged: Whether the snapshot that was completed last has ended a purge.
     """
 
-    def __init__(self, partition: int, times: SnapshotTimes, loaded: Loaded) -> None:
-        self.snapshots = loaded.snapshots
+    def __init__(self, partition: int, times: SnapshotTimes, kept: KeptSnapshots) -> None:
+        self.snapshots = kept.snapshots
         self._partition = partition
         self._times = times
-        self._book = loaded.book
-        self._listings = loaded.listings
-        self._garbage = dict(loaded.garbage)
+        self._book = kept.book
+        self._listings = kept.listings
+        self._garbage = dict(kept.garbage)
         self.worked_s = 0.0
         self._has_worked = False
         self._worked_at_s = self._taken_at_s = -math.inf
         self._unsaved: Needs = [None, None, None]  # since the newest snapshot was taken
         self._unnamed_needs: Needs | None = None  # since the one before it, while the newest cannot be loaded
         self._is_urgent = False
-        self._purges = 0 if loaded.manifest is None else loaded.manifest.purges
+        self._purges = kept.purges
         self.has_purged = self._ends_purge = False
         self._cost_s = 0.0
         self._manifest_bytes = 0

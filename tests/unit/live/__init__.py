@@ -1,0 +1,1 @@
+"""What a task that takes new records does, apart from its models."""

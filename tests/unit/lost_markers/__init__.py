@@ -1,0 +1,1 @@
+"""Transactions whose markers a broker has lost."""
