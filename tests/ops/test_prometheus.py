@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.health import HealthObserver
-from stream_app.worker.pages.http import PageServer, pages_of
+from stream_app.cli.restart import NO_RESTARTS
+from stream_app.cli.start import report_restarts
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.http import PageServer, pages_of
+from stream_app.worker.reports.observer import Observer
 from tests.ops.monitoring import DASHBOARD, MONITORING, queries
 from tests.ops.prometheus import Prometheus, prometheus_of, tool
 from tests.support.pages import get
@@ -29,8 +31,8 @@ VARIABLES = {"$instance": ".*", "$stream": ".*", "$__rate_interval": "1m"}
 def prometheus() -> Iterator[Prometheus]:
     """Start a Prometheus that scrapes a worker with something in every metric."""
     world = World(make_config(worker={"snapshot_after_ms": 0, "max_batch_records": 100}))
-    observer = HealthObserver(world.clock)
-    observer.restarted(errors=0, outages=0, was_fenced=False)
+    observer = Observer(world.clock, publishes=True)
+    report_restarts(NO_RESTARTS, observer.figures, was_fenced=False)
     world.send(RECORDS)
     member = started(world.worker(observer=observer))
     take_turns(member, until=all_at(member, RECORDS))
@@ -41,7 +43,7 @@ def prometheus() -> Iterator[Prometheus]:
     member.turn()
     observer.figures.set(metrics.MEMORY_BOUND, 1 << 33)
     observer.figures.set(metrics.MEMORY_LIMIT, 1 << 34)
-    observer.figures.set(metrics.STOPPED_STREAMS, 0, 0, "s0")
+    observer.figures.set(metrics.STOPPED_STREAMS, 0, task=0, stream="s0")
     with (
         closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server,
         prometheus_of([server.port]) as running,

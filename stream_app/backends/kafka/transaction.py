@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.blocking_calls import BlockingCallThread
@@ -220,7 +220,7 @@ class KafkaTransaction:
                 self._is_open = False
                 self._producer.abort_transaction(timeouts.CLOSE_S)
         except KafkaException as problem:
-            events.log(events.TRANSACTION_LEFT_OPEN, LOGGER, transactional_id=self._id, problem=error_text(problem))
+            log_lines.TRANSACTION_LEFT_OPEN.log(LOGGER, transactional_id=self._id, problem=error_text(problem))
         released = self._release()
         with contextlib.suppress(TimeoutError):  # a call of the thread blocks; the end of the process ends it
             released.result(timeout=timeouts.CLOSE_S)

@@ -11,7 +11,9 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import UNREADABLE_HEADERS, Header
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import NameList
-from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
+from stream_app.worker.reports import events
+from stream_app.worker.reports.log import WARNING_INTERVAL_S
+from stream_app.worker.reports.observer import Observer
 
 VALID = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -81,8 +83,8 @@ def test_it_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     observer = Observer(clock)
     with caplog.at_level("WARNING"):
         for _ in range(3):
-            observer.dropped_traces(1, 5)
+            observer.emit(events.TracesDropped(1, 5))
         clock.advance(WARNING_INTERVAL_S)
-        observer.dropped_traces(1, 5)
+        observer.emit(events.TracesDropped(1, 5))
     found = [getattr(record, "fields", {}) for record in caplog.records]
     assert found == [{"task": 1, "records": 5}, {"task": 1, "records": 15}]

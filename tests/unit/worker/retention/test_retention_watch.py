@@ -11,7 +11,7 @@ from stream_app.live.snapshot_writer import RETENTION_INTERVAL_S, RETENTION_SHAR
 from stream_app.records import REPAIR, Act, Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
-from stream_app.worker.pages import metrics
+from stream_app.worker.reports import metrics
 from stream_app.worker.retention.retention_watch import ASK_INTERVAL_S, LOOK_INTERVAL_S
 from stream_app.worker.worker import Worker
 from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
