@@ -152,7 +152,7 @@ def test_without_records_the_mark_has_the_present_time() -> None:
         ("sine", "baseline", None, r"never had a record.*streams\.sine\.champion"),
     ],
 )
-def test_what_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
+def test_a_mark_without_meaning_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
     """A mark without meaning would at best become a dead letter that its sender does not see."""
     world = PromotedLog()
     with pytest.raises(ConfigurationError, match=line):

@@ -89,7 +89,7 @@ def test_an_exported_network_predicts_in_plain_torch(tmp_path: Path) -> None:
     assert float(torch.sigmoid(model(rows)).detach().std()) > 0
 
 
-def test_what_a_scaler_does_is_in_the_file(tmp_path: Path) -> None:
+def test_an_exported_model_has_its_scaler(tmp_path: Path) -> None:
     """Scores without the scaling would belong to another model."""
     world = _ran(learners={"areba": {"method": "areba", "scaler": "standard"}})
     path = tmp_path / "model.safetensors"
@@ -152,7 +152,7 @@ def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
     assert list(found.lines())[-1].startswith("NOT what was published: ")
 
 
-def test_what_cannot_be_explained() -> None:
+def test_explain_answers_for_unknown_and_pending_examples() -> None:
     """The command answers for an example that was never sent, and for a pending one."""
     world = _ran()
     with pytest.raises(StateError, match=ErrorCode.EXAMPLE_UNKNOWN):

@@ -201,7 +201,7 @@ def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogC
     assert f"limit={6 << 30} of the cgroup" in caplog.text
 
 
-def test_what_is_allocated_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_allocated_memory_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The log reports memory when it has grown, `/metrics` always; `inspect` reports the size of the snapshots."""
     world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock)

@@ -98,7 +98,7 @@ def test_streams_with_few_examples_or_labels_are_silent_and_well() -> None:
     assert flow.silence_ms > 5 * 100 * 10, "five labels and more were due: a label comes for each hundredth example"
 
 
-def test_nothing_is_usual_at_first() -> None:
+def test_a_new_stream_has_no_usual_delay() -> None:
     """A stream whose labels take a day has no usual delay on its first day."""
     fed = _Fed()
     flow = fed.feed([(number, 10 * number + 1) for number in range(500)])
@@ -126,7 +126,7 @@ def test_labels_without_delay() -> None:
         fed.feed([], [(number, 100 * number + 1)])
 
 
-def test_the_share_of_unlabelled() -> None:
+def test_too_many_unlabelled_examples_are_reported() -> None:
     """The flow reports it if too many examples end without a label, even if some labels come."""
     fed = _Fed()
     now_ms = _usual(fed, 4 * WINDOW, interval_ms=100, every=4)

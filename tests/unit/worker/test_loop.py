@@ -85,7 +85,9 @@ class _Fenced(EmbeddedTransaction):
         (0.0, 11.0, False, False),
     ],
 )
-def test_who_was_fenced_by_whom(age_s: float, open_s: float, was_fenced: bool, again: bool) -> None:
+def test_a_fenced_worker_is_distinguished_from_a_slow_transaction(
+    age_s: float, open_s: float, was_fenced: bool, again: bool
+) -> None:
     """A second worker of one name ends with status 5, a timed-out transaction with 4, at any speed of the machine."""
     world = World()
     member = world.worker(transaction=_Fenced(world, open_s), was_fenced=was_fenced)

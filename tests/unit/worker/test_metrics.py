@@ -86,7 +86,7 @@ def test_exactly_what_is_declared_is_published() -> None:
         assert found[name].documentation, name
 
 
-def test_what_a_worker_did_is_counted() -> None:
+def test_metrics_equal_the_records_in_the_topics() -> None:
     """Each total equals the records in the topics, and the gauges equal the task's state."""
     world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock, publishes=True)

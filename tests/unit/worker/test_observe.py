@@ -108,7 +108,7 @@ def test_names_of_records_are_escaped(name: str | None, caplog: pytest.LogCaptur
     assert caplog.records[-1].getMessage().isprintable()
 
 
-def test_figures_of_a_task_go_with_it() -> None:
+def test_figures_of_a_lost_task_are_removed() -> None:
     """Another worker reports it then, but counters stay; a name that would move a cursor is escaped here, too."""
     figures = Figures()
     for task in (1, 11):

@@ -107,7 +107,7 @@ def test_each_kind_of_malformed_record_counts_for_its_stream(kind: str) -> None:
     assert not member.tasks[1].live.task.stopped
 
 
-def test_what_the_stream_decides_is_not_malformed() -> None:
+def test_late_and_repeated_records_are_not_malformed() -> None:
     """Late, repeated and contradictory records are ordinary, and say nothing about the producer's format."""
     world = World(make_config(breaker={"in_a_row": 3}))
     member = started(world.worker())
