@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.base import Clock, Cluster, Ends, TopicPartition, Transaction
 from stream_app.backends.questions import Question
 from stream_app.errors import (
@@ -256,7 +256,7 @@ def end_open(transactional_id: str, open_transaction: Callable[[str], Transactio
     try:
         transaction.initialise()
     except (FencedError, UnknownOutcomeError) as problem:
-        events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
+        log_lines.TAKEOVER_POSTPONED.log(LOGGER, transactional_id=transactional_id, problem=problem)
         return False
     else:
         return True
@@ -277,7 +277,7 @@ def take_over(
         transaction.initialise()
         return sweep(transaction, transactional_id, places)
     except (FencedError, UnknownOutcomeError) as problem:
-        events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
+        log_lines.TAKEOVER_POSTPONED.log(LOGGER, transactional_id=transactional_id, problem=problem)
         return False
     finally:
         transaction.close()

@@ -19,9 +19,10 @@ from stream_app.recovery.restore import Restore
 from stream_app.recovery.restore_request import Times
 from stream_app.task_state import TaskState
 from stream_app.worker.kept_tasks import KeptTasks
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.retention.progress_trimmer import ProgressTrimmer
 from stream_app.worker.retention.topic_watch import TopicWatch
 from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound, logs_of
@@ -101,7 +102,7 @@ class OwnedTasks:
         """
         self._generation += 1
         self._group = self._ports.source.group_metadata()
-        self._observer.assigned(numbers)
+        self._observer.emit(events.Assigned(numbers))
         self.new = list(numbers)
         self.topic_watch.expire()  # the group also assigns when an input has grown
         self._kept.close_others(numbers)
@@ -114,7 +115,7 @@ class OwnedTasks:
         """Give up tasks that the group has taken back; they stay in memory until the next assignment."""
         self._generation += 1
         self.new = []
-        self._observer.revoked(numbers)
+        self._observer.emit(events.Revoked(numbers))
         for number in numbers:
             task = self._remove(number)
             if task is not None:
@@ -154,7 +155,7 @@ class OwnedTasks:
             task = self._created((examples, labels), (starts[examples], starts[labels]))
             task.position.progress_end = self._watch.progress_end(number)
             self._add(task)
-            self._observer.owned(number)
+            self._observer.emit(events.RestoreBegan(number))
 
     def _continue_kept(self) -> None:
         """Continue the tasks that come back as they were; the others are new tasks like any other."""
@@ -166,8 +167,9 @@ class OwnedTasks:
             task.generation = self._generation
             self._add(task)
             self.inputs.start(task)
-            self._observer.continued(number, task.point.sequence, task.offsets)
-            self._observer.stopped_streams(number, task.live.task.stopped)
+            self._observer.emit(events.Continued(number, task.point.sequence, task.offsets))
+            if task.live.task.stopped:
+                self._observer.emit(events.StreamsStopped(number, task.live.task.stopped))
 
     def _inputs_of(self, number: int) -> tuple[TopicPartition, TopicPartition]:
         return TopicPartition(self._topics.examples, number), TopicPartition(self._topics.labels, number)
@@ -248,7 +250,7 @@ class OwnedTasks:
         problem = error if isinstance(error, StateError) else StateError(str(error), ErrorCode.OWN_CODE_FAILED)
         self.inputs.stop(task)
         task.park(problem)
-        self._observer.parked(task.number, problem)
+        self._observer.emit(events.Parked(task.number, problem))
         if all(other.state is TaskState.PARKED for other in self._tasks.values()):
             raise problem
 
@@ -268,7 +270,7 @@ class OwnedTasks:
     def finish(self, started: StartedRound) -> None:
         """Wait until a transaction is committed; see `RoundTransaction.finish`."""
         self._transaction.finish(started)
-        self._observer.transaction_committed(self.transaction_began_s)
+        self._observer.emit(events.TransactionCommitted(self.transaction_began_s))
         self.aborts = 0
 
     def commit(self, parts: Sequence[Part]) -> None:
@@ -281,7 +283,7 @@ class OwnedTasks:
         Raises:
             UnknownOutcomeError: Too many transactions in a row were aborted.
         """
-        self._observer.aborted(str(error))
+        self._observer.emit(events.Aborted(str(error)))
         self.aborts += 1
         if self.aborts == MAX_ABORTS_IN_A_ROW:
             raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error

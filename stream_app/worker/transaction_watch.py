@@ -22,9 +22,10 @@ from stream_app.lost_markers.hanging_transactions import (
     writers_of,
 )
 from stream_app.lost_markers.output_logs import MARKER_OFFSETS
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part, output_partition
 
 UNREAD_INTERVAL_S = 1.0
@@ -156,7 +157,8 @@ class TransactionWatch:
         if self._held and len(self._open.places) < before:
             freed = {number for number in self._held if not self._open.holds(number)}
             self._held -= freed
-            self._observer.freed(sorted(freed))
+            if freed:
+                self._observer.emit(events.Unblocked(sorted(freed)))
         self.name_snapshots(tasks())
 
     def _ask_for_gone(self, new: Sequence[int]) -> None:
@@ -172,7 +174,7 @@ class TransactionWatch:
     def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
         """End hanging records in these partitions, of our own id and, later, of the ids of processes that are gone."""
         self._held |= {place.partition for place in places}
-        self._observer.hanging(places)
+        self._observer.emit(events.Hanging(places))
         self.sweep(places)
         self._gone.append(
             _Gone(
@@ -190,7 +192,7 @@ class TransactionWatch:
             self._gone.remove(one)
             for name, chosen in gone.items():
                 if one.end(name, chosen):
-                    self._observer.taken_over(sorted({place.partition for place in chosen}), name)
+                    self._observer.emit(events.TakenOver(sorted({place.partition for place in chosen}), name))
 
     def _question(self, places: Sequence[TopicPartition]) -> "Question[Cluster, _PlacesOf]":
         """Ask which processes wrote to these partitions and have left the group."""

@@ -10,20 +10,18 @@ After an aborted transaction the state of its tasks is thrown away and restored;
 starts again. Both take the path that `kill -9` takes.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
-from stream_app import events
 from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
 from stream_app.errors import ArebaError, FencedAgainError, FencedError, OffsetGoneError, UnknownOutcomeError
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
-from stream_app.worker.pages import metrics
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events, metrics
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.restorer import Restorer
 from stream_app.worker.retention.old_event_times import OldEventTimes
 from stream_app.worker.retention.retention_watch import RetentionWatch
@@ -97,7 +95,6 @@ class Worker:
         self._retention_watch = RetentionWatch(ports, config.topics, observer)
         old_times = OldEventTimes(ports.clock, observer, self._retention_watch.kept_ms)
         self._state_watch = StateWatch(config, ports.clock, ports.source, observer, old_times)
-        self._is_untrimmed = False  # trimming failed, and the failure was reported
         self._worked = False  # a restore can continue at once
         self._lost: FencedError | UnknownOutcomeError | None = (
             None  # raised in a callback, to be raised again after the poll
@@ -163,13 +160,13 @@ class Worker:
             raise self._lost
         if self._overlaps():
             self._rounds.run(overlaps=True)
-            self._observer.round_ended(self._ports.silence_s())
+            self._observer.emit(events.RoundEnded(self._ports.silence_s()))
             return
         self._rounds.settle()  # everything else expects that no transaction is running
         self._ports.transaction.serve()  # an idle client reports why it has lost a broker, too
         self._settled_s = self._ports.clock.monotonic_s()
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
-            self._observer.cut_off(self._ports.outage_cause())
+            self._observer.emit(events.CutOff(self._ports.outage_cause()))
             for task in self.tasks:
                 task.be_patient()
             return
@@ -184,7 +181,7 @@ class Worker:
         if self._ports.clock.monotonic_s() >= self._rounds.due_s:
             self._rounds.run()
             self._state_watch.look(self.tasks)
-            self._observer.round_ended(self._ports.silence_s())
+            self._observer.emit(events.RoundEnded(self._ports.silence_s()))
         self._trim()
         self._observe_memory()
 
@@ -206,14 +203,14 @@ class Worker:
         if now_s >= self._memory_s:
             self._memory_s = now_s + MEMORY_INTERVAL_S
             for task in self.tasks:
-                self._observer.allocated(task.number, task.allocated_bytes)
+                self._observer.emit(events.MemoryAllocated(task.number, task.allocated_bytes))
 
     def _observe_stop(self) -> None:
         for task in self.tasks:
             if task.state is TaskState.LIVE:
                 with self._observer.step(f"task {task.number}: the digest of its models"):
                     digest = task.live.model_digest()
-                self._observer.stopped(task.number, task.point.sequence, digest)
+                self._observer.emit(events.Stopped(task.number, task.point.sequence, digest))
 
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Raise if another worker has our name, and not if our transaction timed out: that was open for long."""
@@ -299,13 +296,10 @@ class Worker:
         try:
             offset = task.trimmer.step()
         except ArebaError as problem:
-            if not self._is_untrimmed:
-                self._observer.untrimmed(task.number, str(problem))
-            self._is_untrimmed = True
+            self._observer.emit(events.TrimFailed(task.number, str(problem)))
         else:
             if offset is not None:
-                self._is_untrimmed = False
-                self._observer.trimmed(task.number, offset)
+                self._observer.emit(events.Trimmed(task.number, offset))
 
     def _close(self) -> None:
         self._is_closing = True
@@ -314,4 +308,4 @@ class Worker:
             try:
                 close()
             except Exception:  # noqa: BLE001  (the first error must reach the caller)
-                events.log(events.CLOSING_FAILED, logging.getLogger("areba.worker"))
+                self._observer.emit(events.ClosingFailed())

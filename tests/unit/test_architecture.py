@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 APPLICATION = ROOT / "stream_app"
 
 OPEN_TO_ALL = frozenset(
-    {"records", "record_columns", "errors", "terminal", "events", "task_state", "schemas", "__version__"}
+    {"records", "record_columns", "errors", "terminal", "log_lines", "task_state", "schemas", "__version__"}
 )
 
 PURE = frozenset(

@@ -62,7 +62,7 @@ def test_an_empty_table_says_why() -> None:
     assert Figures(problems=("no broker",)).notes() == ["no broker"]
 
 
-def test_what_does_not_fit_is_said() -> None:
+def test_a_cut_table_says_how_many_rows_are_missing() -> None:
     """A table that ends at the last line of the terminal looks complete."""
     figures = Figures(tuple(replace(FRAUD, stream=f"stream-{number}") for number in range(9)), problems=("broken",))
     lines = _shown(figures, lines=LINES_AROUND + 1 + 4)

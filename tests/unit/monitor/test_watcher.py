@@ -44,7 +44,7 @@ def test_the_past_is_shown_without_counting_in_rates(watcher: Watcher) -> None:
     assert watcher.figures().notes() == []
 
 
-def test_what_arrives_is_shown(world: World, watcher: Watcher) -> None:
+def test_watch_shows_lag_and_rate(world: World, watcher: Watcher) -> None:
     """Unprocessed examples are a lag in event time; processed ones are a rate, newer metrics and a lag of 0."""
     world.send(10, first=20, partitions=[1])
     world.put("examples", 1, b"s1", b"nonsense", 300)

@@ -75,7 +75,7 @@ def test_both_acts_hold(snapshot_after_ms: int, acts: Sequence[tuple[int, str]],
 
 
 @pytest.mark.parametrize("more", [-1, 2])
-def test_what_cannot_be_restored_is_reported_before_a_worker_starts(more: int) -> None:
+def test_a_task_that_cannot_be_restored_is_reported_before_a_start(more: int) -> None:
     """An operator who looks after two commands, and before a worker starts, sees the task that would be parked."""
     world = _world(0)
     _write(world, [(more, "s0")])

@@ -284,7 +284,7 @@ ONE = np.ones((1, 1), np.float32)
         (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0)), "length 5"),
     ],
 )
-def test_what_cannot_be_written(call: Callable[[], object], message: str) -> None:
+def test_a_record_that_no_schema_allows_is_an_error(call: Callable[[], object], message: str) -> None:
     """A producer gets an error immediately instead of a dead letter much later."""
     with pytest.raises(ValueError, match=message):
         call()

@@ -43,7 +43,7 @@ def test_golden_outputs() -> None:
     assert encode_outcomes([outcome], CONFLUENT) == [reframed(codec.encode(outcome))]
 
 
-def test_producers_write_it() -> None:
+def test_producers_write_confluents_format() -> None:
     """`areba-replay` sends what any producer with Confluent's serializer sends."""
     features = np.array([[0.5, 2.0]], np.float32)
     assert encode_examples("pumps", ["1"], features, CONFLUENT) == [codec.encode(EXAMPLE, CONFLUENT)]
