@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test kafka-tests other-tests test-ops simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
+.PHONY: setup demo test kafka-tests other-tests test-ops test-packages simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
 FIRST ?= 0
 SEEDS ?= 10000
+MUTANTS ?= all
 
 help: ## print this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -57,11 +58,20 @@ other-tests: setup
 test-ops: setup ## test with the real tools of others: a container engine with compose, Prometheus, npm, Java, pip
 	$(BIN)/python -m pytest -s tests/ops
 
+PROMETHEUS := .local/prometheus
+$(PROMETHEUS)/usr/bin/promtool:
+	@mkdir -p $(PROMETHEUS)
+	apt-get update -qq
+	cd $(PROMETHEUS) && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .
+
+test-packages: setup $(PROMETHEUS)/usr/bin/promtool ## the part of test-ops that needs only packages: the wheel, Debian's Prometheus
+	PATH=$(CURDIR)/$(PROMETHEUS)/usr/bin:$$PATH $(BIN)/python -m pytest tests/ops/test_wheel.py tests/ops/test_prometheus.py
+
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
 
-mutants: setup ## break the code in known ways; the simulation or a named test must find each
-	$(BIN)/python -m tests.simulation --mutants
+mutants: setup ## break the code in known ways; the simulation or a named test must find each (MUTANTS=quick: without compiling)
+	$(BIN)/python -m tests.simulation --mutants $(MUTANTS)
 
 fuzz: setup ## damage 50,000 stored states with SEED (1); none may crash the interpreter
 	$(BIN)/python -m tests.fuzz.test_state $(SEED) 50000

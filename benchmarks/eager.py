@@ -60,7 +60,7 @@ class Network:
     def predict(self, example: torch.Tensor) -> float:
         """Return the probability of class 1."""
         with torch.no_grad():
-            return torch.sigmoid(self.model(example[None])).item()
+            return float(torch.sigmoid(self.model(example[None])).item())
 
     def step(self, examples: torch.Tensor, targets: torch.Tensor, weight: float = 1.0) -> None:
         """Take one step of Adam."""

@@ -26,10 +26,9 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import Config
-from stream_app.worker.observer import Observer
-from stream_app.worker.pages.health import HealthObserver
-from stream_app.worker.pages.http import PageServer, pages_of
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.http import PageServer, pages_of
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 RECORDS = 100_000
@@ -67,7 +66,7 @@ def _observed(clock: ManualClock, *, publishes: bool) -> Iterator[tuple[Observer
     if not publishes:
         yield Observer(clock), 0
         return
-    observer = HealthObserver(clock)
+    observer = Observer(clock, publishes=True)
     with closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server:
         yield observer, server.port
 

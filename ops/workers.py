@@ -191,8 +191,8 @@ class ThreadWorkers:
 
     def _run(self, name: str, worker_thread: _WorkerThread, logger: logging.Logger) -> None:
         from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (Numba takes a second, and only this way needs it here)
-        from stream_app.worker.observer import Observer  # noqa: PLC0415  (as above)
         from stream_app.worker.ports import Ports  # noqa: PLC0415  (as above)
+        from stream_app.worker.reports.observer import Observer  # noqa: PLC0415  (as above)
         from stream_app.worker.worker import Worker  # noqa: PLC0415  (as above)
 
         clock = SystemClock()

@@ -33,8 +33,8 @@ from stream_app.records import Floats, Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.testing.local_kafka.cluster import start as start_kafka
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 LIMIT_S = 180.0

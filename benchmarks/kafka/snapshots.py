@@ -30,8 +30,9 @@ from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.testing.local_kafka.cluster import start as start_kafka
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 LIMIT_S = 120.0
@@ -76,25 +77,22 @@ class Life:
     memory_mb: float
 
 
-class _Counting(Observer):
+class _Counting:
     """Counts snapshots, and records when the task was restored."""
 
-    snapshots = 0
-    saved_bytes = 0
-    reprocessed = 0
-    back_s = 0.0
+    def __init__(self, observer: Observer) -> None:
+        self.snapshots = self.saved_bytes = self.reprocessed = 0
+        self.back_s = 0.0
+        observer.subscribe(events.SnapshotStarted, self._started)
+        observer.subscribe(events.Restored, self._restored)
 
-    def saving(self, task: int, sequence: int, size: int) -> None:
-        """Count a snapshot that the task takes."""
-        super().saving(task, sequence, size)
+    def _started(self, event: events.SnapshotStarted) -> None:
         self.snapshots += 1
-        self.saved_bytes += size
+        self.saved_bytes += event.size
 
-    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
-        """Record that the task is live."""
-        super().restored(task, sequence, committed, snapshot, records)
+    def _restored(self, event: events.Restored) -> None:
         self.back_s = time.monotonic()
-        self.reprocessed = records
+        self.reprocessed = event.records
 
 
 def configuration(
@@ -145,7 +143,8 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
     clock = SystemClock()
     source = KafkaSource(servers, config.group_id)
     transaction = KafkaTransaction(servers, config.transactional_id)
-    observer = _Counting(clock)
+    observer = Observer(clock)
+    counting = _Counting(observer)
     ports = Ports(source, transaction, KafkaCluster(servers), clock, partial(KafkaTransaction, servers))
     worker = Worker(config, ports, observer)
     begun: list[tuple[float, float]] = []
@@ -164,10 +163,10 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
     return Life(
         time.process_time() - cpu_s,
         time.monotonic() - wall_s,
-        observer.back_s - wall_s,
-        observer.snapshots,
-        observer.saved_bytes,
-        observer.reprocessed,
+        counting.back_s - wall_s,
+        counting.snapshots,
+        counting.saved_bytes,
+        counting.reprocessed,
         _peak_bytes() / MEGABYTE,
     )
 

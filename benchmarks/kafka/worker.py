@@ -42,8 +42,8 @@ from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.testing.local_kafka.cluster import LocalKafka
 from stream_app.testing.local_kafka.cluster import start as start_kafka
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 COUNT = 50_000

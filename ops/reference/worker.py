@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from ops.reference.settings import attributes_of
 from ops.reference.text import table
-from stream_app import errors, events
+from stream_app import errors, log_lines
 from stream_app.records import Reason
-from stream_app.worker.pages import metrics
+from stream_app.worker.reports import events, metrics
 
 REASONS: Mapping[Reason, str] = {
     Reason.UNDECODABLE: "The value is missing, is not Avro of its schema, has bytes left over, or is a mark that asks "
@@ -63,8 +63,8 @@ def words_section(name: str, words: type[StrEnum]) -> Iterator[str]:
 
 def log_events() -> Iterator[tuple[str, str, str]]:
     """Yield the name, the level and the meaning of each line of the log."""
-    for event in events.declared().values():
-        yield event.name, logging.getLevelName(event.level), event.meaning
+    for line in (*log_lines.declared().values(), *(kind.line for kind in events.logged())):
+        yield line.name, logging.getLevelName(line.level), line.meaning
 
 
 def reasons_section() -> Iterator[str]:
@@ -95,7 +95,7 @@ def exit_statuses_section() -> Iterator[str]:
                 "",
                 (
                     "The command found something: `inspect`, `topics check`, `config check`, `verify`, `explain`, "
-                    "`state diff`, `dlq resend`."
+                    "`dlq resend`."
                 ),
             ),
             *sorted(

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicInfo
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -68,7 +68,7 @@ def wait_for_topics(
         if now >= deadline:
             raise ConfigurationError(f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)")
         if now - reported_s >= REPORT_INTERVAL_S:
-            events.log(events.SERVICE_AWAITED, LOG, service="Kafka", problem=problem)
+            log_lines.SERVICE_AWAITED.log(LOG, service="Kafka", problem=problem)
             reported_s = now
         time.sleep(min(RETRY_S, deadline - now))
     return None
@@ -97,7 +97,7 @@ def wait_for_schemas(
             if now >= deadline:
                 raise
             if now - reported_s >= REPORT_INTERVAL_S:
-                events.log(events.SERVICE_AWAITED, LOG, service="the schema registry", problem=error)
+                log_lines.SERVICE_AWAITED.log(LOG, service="the schema registry", problem=error)
                 reported_s = now
             time.sleep(min(RETRY_S, deadline - now))
     return None

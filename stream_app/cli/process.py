@@ -8,7 +8,7 @@ import sys
 import click
 
 from stream_app.errors import ArebaError, ConfigurationError
-from stream_app.events import JsonFormatter
+from stream_app.log_lines import JsonFormatter
 from stream_app.terminal import LogFormatter, say
 
 LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.errors import FencedError, OutageError, RestartNeededError
 
 RESTART_WINDOW_S = 3600.0
@@ -81,7 +81,7 @@ def restart_process(
         raise error
     pause_s, recent = recent.pause_s(now), recent.and_now(now, error)
     counted = "an outage" if isinstance(error, OutageError) else f"restarts={len(recent.by_errors)}"
-    events.log(events.RESTARTING, logging.getLogger("areba"), pause_s=pause_s, count=counted, problem=error)
+    log_lines.RESTARTING.log(logging.getLogger("areba"), pause_s=pause_s, count=counted, problem=error)
     end = time.monotonic() + pause_s
     while time.monotonic() < end:
         if should_stop():

@@ -1,11 +1,13 @@
 """Start a worker: wait for Kafka, compile, open the clients, join the group."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from logging import getLogger
 
+from stream_app import log_lines
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.base import Clock, TopicInfo
+from stream_app.backends.base import Clock
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
@@ -15,14 +17,16 @@ from stream_app.cli.clients import open_cluster
 from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.cli.restart import NO_RESTARTS, Restarts
 from stream_app.cli.warm_up import warm_up
-from stream_app.config import Config, TaskSettings
-from stream_app.config.memory_bound import bound_of
+from stream_app.config import Config
+from stream_app.config.memory_bound import MemoryBound, bound_of
 from stream_app.errors import (
     OutageError,
     RestartNeededError,
 )
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.figures import Figures
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 TAKEOVER_TIMEOUT_S = 10.0
@@ -53,15 +57,17 @@ def run_worker(
         ArebaError: See `stream_app.errors`.
     """
     with open_observer(config, SystemClock()) as observer:
-        _report_restarts(restarts, observer, was_fenced=was_fenced)
+        report_restarts(restarts, observer.figures, was_fenced=was_fenced)
         restarted = any(restarts)
         _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced, adopts=adopts)
 
 
-def _report_restarts(restarts: Restarts, observer: Observer, *, was_fenced: bool) -> None:
-    """Report how often this process restarted itself within the last hour."""
+def report_restarts(restarts: Restarts, figures: Figures, *, was_fenced: bool) -> None:
+    """Report how often this process restarted itself within the last hour, and whether it was fenced last."""
     recent = restarts.recent(time.time())
-    observer.restarted(errors=len(recent.by_errors), outages=len(recent.by_outages), was_fenced=was_fenced)
+    for cause, times in (("error", recent.by_errors), ("outage", recent.by_outages)):
+        figures.set(metrics.RECENT_RESTARTS, len(times), cause=cause)
+    figures.set(metrics.FENCED, was_fenced)
 
 
 @contextmanager
@@ -75,10 +81,9 @@ def open_observer(config: Config, clock: Clock) -> Iterator[Observer]:
     if port is None:
         yield Observer(clock)
         return
-    from stream_app.worker.pages.health import HealthObserver  # noqa: PLC0415  (with `http`, below)
-    from stream_app.worker.pages.http import PageServer, pages_of  # noqa: PLC0415  (Prometheus' client takes half a second)
+    from stream_app.worker.reports.http import PageServer, pages_of  # noqa: PLC0415  (Prometheus' client takes half a second)
 
-    observer = HealthObserver(clock)
+    observer = Observer(clock, publishes=True)
     with closing(PageServer(config.worker.http_host, port, pages_of(observer))):
         yield observer
 
@@ -101,7 +106,8 @@ def _run_observed(
         return
     config, names = schemas
     settings = config.task_settings()
-    _report_memory(config, settings, found, observer)
+    bound = bound_of(config, settings, topic_plan.largest_batch_bytes(found[config.topics.labels]))
+    report_memory(bound, found[config.topics.progress].partitions, *memory_limit_bytes(), observer.figures)
     warm_up(settings, should_stop, observer)
     servers = config.kafka.bootstrap_servers
     outages = Outages(servers, config.kafka.all.get("ssl.ca.location"))
@@ -134,7 +140,11 @@ def _run_observed(
         raise
 
 
-def _report_memory(config: Config, settings: TaskSettings, found: Mapping[str, TopicInfo], observer: Observer) -> None:
-    """Report how much memory a worker with all tasks may take, and how much there is."""
-    bound = bound_of(config, settings, topic_plan.largest_batch_bytes(found[config.topics.labels]))
-    observer.memory_bound(bound, found[config.topics.progress].partitions, *memory_limit_bytes())
+def report_memory(bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str, figures: Figures) -> None:
+    """Report how much memory a worker that has all tasks may take, and how much there is; warn if it is too little."""
+    total, logger = bound.total(tasks), getLogger("areba.worker")
+    figures.set(metrics.MEMORY_BOUND, total)
+    figures.set(metrics.MEMORY_LIMIT, limit_bytes)
+    log_lines.MEMORY_BOUND.log(logger, bound=total, tasks=tasks, parts=bound.text(tasks))
+    if total > limit_bytes:
+        log_lines.MEMORY_ABOVE_LIMIT.log(logger, bound=total, limit=limit_bytes, limit_name=limit_name)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 
-from stream_app import events
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, TopicInfo
 from stream_app.backends.progress import tasks_of
@@ -11,6 +10,7 @@ from stream_app.backends.retention import differences, input_times
 from stream_app.cli.clients import connect
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
+from stream_app.worker.reports.events import TopicsAtRisk
 
 LOG = logging.getLogger("areba")
 
@@ -97,4 +97,4 @@ def warn_of_topics(config: Config, found: Mapping[str, TopicInfo]) -> None:
     """Log a warning for each setting that is allowed but loses data with a disk or with time, or keeps erased data."""
     risks = topic_plan.retention_risks(found, config.topics, config.join.ttl_ms)
     for line in (*topic_plan.warnings(found), *topic_plan.slow_compactions(found), *(risk.text for risk in risks)):
-        events.log(events.TOPICS_AT_RISK, LOG, problem=line)
+        TopicsAtRisk.line.log(LOG, problem=line)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.clock import SystemClock
 from stream_app.config import LearnerSettings, StreamSettings, TaskSettings
 from stream_app.errors import ConfigurationError
@@ -24,8 +24,9 @@ from stream_app.jit.compiler import reporting_compiled
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
-from stream_app.worker.observer import Observer
+from stream_app.serialization.erased_ids import id_digest
+from stream_app.worker.reports.events import StepProgressed
+from stream_app.worker.reports.observer import Observer
 
 if TYPE_CHECKING:
     from stream_app.pipeline.task import Task
@@ -72,12 +73,15 @@ def warm_up(
         with cache_lock(should_stop) as is_held:
             if not is_held:
                 return
-            events.log(events.COMPILED_CODE_MISSING, LOG, function=missing)
-            with observer.step("compiling", COMPILE_STEP_LIMIT_S), reporting_compiled(observer.progressed):
+            log_lines.COMPILED_CODE_MISSING.log(LOG, function=missing)
+            with (
+                observer.step("compiling", COMPILE_STEP_LIMIT_S),
+                reporting_compiled(lambda: observer.emit(StepProgressed())),
+            ):
                 _rehearse(settings)
     gc.collect()
     gc.freeze()  # modules are never freed, and a full collection that visits them takes tens of milliseconds
-    events.log(events.COMPILED_CODE_READY, LOG, seconds=time.monotonic() - start)
+    log_lines.COMPILED_CODE_READY.log(LOG, seconds=time.monotonic() - start)
 
 
 class NotCompiledError(Exception):
@@ -157,7 +161,7 @@ def _rehearse_changes(task: "Task", settings: TaskSettings, feature_counts: dict
             }
         )
     )
-    marks = [Mark(one.stream, MarkKind.ERASE, digests=digest_of(one.stream, one.id)) for one in pending]
+    marks = [Mark(one.stream, MarkKind.ERASE, digests=id_digest(one.stream, one.id)) for one in pending]
     task.step(_raw(marks), _raw([]))
 
 
@@ -196,7 +200,7 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
                     f"another process has held {lock} for {waited_s:.0f} s; end it, or set AREBA_CACHE_DIR"
                 ) from None
             if waited_s > LOCK_REPORT_S and not is_reported:
-                events.log(events.COMPILED_CODE_AWAITED, LOG, lock=lock, timeout_s=LOCK_TIMEOUT_S)
+                log_lines.COMPILED_CODE_AWAITED.log(LOG, lock=lock, timeout_s=LOCK_TIMEOUT_S)
                 is_reported = True
             time.sleep(0.1)
         else:

@@ -141,7 +141,7 @@ _optional_fields: Any = {
 _Optional: Any = create_model("_Optional", __base__=Settings, **_optional_fields)
 
 
-class LearnerOverrides(_Optional):  # type: ignore[misc]  # its fields are those of LearnerSettings
+class LearnerOverrides(_Optional):  # its fields are those of LearnerSettings
     """Settings of learners that a stream overrides; None keeps the value in `learners`."""
 
     def applied_to(self, settings: LearnerSettings) -> LearnerSettings:

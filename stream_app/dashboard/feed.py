@@ -15,7 +15,7 @@ from stream_app.config import Config
 from stream_app.dashboard import documents
 from stream_app.dashboard.model import DashboardModel
 from stream_app.errors import ArebaError
-from stream_app.events import VIEW_COMPLETE, VIEW_INCOMPLETE, log
+from stream_app.log_lines import VIEW_COMPLETE, VIEW_INCOMPLETE
 from stream_app.monitor.colours import LearnerColours
 from stream_app.monitor.watcher import TAILS, Watcher
 
@@ -101,7 +101,7 @@ class Feed:
                 try:
                     self.step()
                 except ArebaError as error:  # the page shows its age; the next step may succeed
-                    log(VIEW_INCOMPLETE, logger, problem="; ".join(error.lines))
+                    VIEW_INCOMPLETE.log(logger, problem="; ".join(error.lines))
         finally:
             self._watcher.close()
 
@@ -150,7 +150,7 @@ class Feed:
         kinds = {NUMBER.sub("", problem): problem for problem in problems}
         for kind, problem in kinds.items():
             if kind not in self._problems:
-                log(VIEW_INCOMPLETE, logger, problem=problem)
+                VIEW_INCOMPLETE.log(logger, problem=problem)
         if self._problems and not kinds:
-            log(VIEW_COMPLETE, logger)
+            VIEW_COMPLETE.log(logger)
         self._problems = frozenset(kinds)

@@ -159,7 +159,8 @@ class HangingTransactions:
         if self._held and len(self._open.places) < before:
             freed = {number for number in self._held if not self._open.holds(number)}
             self._held -= freed
-            self._observer.freed(sorted(freed))
+            if freed:
+                self._observer.freed(sorted(freed))
 
     def _ask_for_gone(self, new: Sequence[int]) -> None:
         """Ask which processes that have left the group wrote where new tasks wait, once in each assignment."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.base import Cluster, TopicPartition, Transaction
 from stream_app.errors import (
     FencedError,
@@ -122,7 +122,7 @@ def end_left(
         transaction.initialise()
         return not places or sweep(transaction, transactional_id, places)
     except (FencedError, UnknownOutcomeError) as problem:
-        events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
+        log_lines.TAKEOVER_POSTPONED.log(LOGGER, transactional_id=transactional_id, problem=problem)
         return False
     finally:
         transaction.close()

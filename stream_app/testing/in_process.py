@@ -23,8 +23,8 @@ from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, 
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
 from stream_app.serialization.wire_format import format_of
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 Output = TypeVar("Output", Prediction, Outcome, Metric)

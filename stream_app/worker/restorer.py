@@ -1,9 +1,7 @@
 """Restores the tasks of a worker in slices, between two polls."""
 
-import logging
 from typing import NamedTuple, TypeAlias
 
-from stream_app import events
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.questions import Question
 from stream_app.config.settings import Topics
@@ -19,14 +17,14 @@ from stream_app.live.live_task import LiveTask
 from stream_app.lost_markers.repair import Repair
 from stream_app.recovery.restore import Pause
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part
+from stream_app.worker.rounds import Rounds
 from stream_app.worker.transaction_watch import TransactionWatch
-
-LOGGER = logging.getLogger("areba.worker")
 
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, apart from one recorded batch of each task."""
@@ -50,6 +48,7 @@ class Restorer:
 
     Args:
         tasks: The tasks of the worker.
+        rounds: Commits repairs.
         topics: Full names of the topics.
         ports: Source, transaction, cluster and clock.
         observer: Reports how far each restore has come.
@@ -57,9 +56,16 @@ class Restorer:
     """
 
     def __init__(
-        self, tasks: OwnedTasks, topics: Topics, ports: Ports, observer: Observer, watch: TransactionWatch
+        self,
+        tasks: OwnedTasks,
+        rounds: Rounds,
+        topics: Topics,
+        ports: Ports,
+        observer: Observer,
+        watch: TransactionWatch,
     ) -> None:
         self._tasks = tasks
+        self._rounds = rounds
         self._progress = topics.progress
         self._failed: list[_Failed] = []
         self._ports = ports
@@ -89,7 +95,7 @@ class Restorer:
                 self._report(task)
             if task.state.is_restoring:
                 reached = task.offsets if task.state is TaskState.REPROCESSING else None
-                self._observer.restoring(task.number, task.state, reached, task.report.goal)
+                self._observer.emit(events.Restoring(task.number, task.state, reached, task.report.goal))
             if last is Pause.INPUTS:
                 self._tasks.inputs.start(task)
             elif isinstance(last, Repair):
@@ -131,31 +137,34 @@ class Restorer:
     def _report(self, task: OwnedTask) -> None:
         """Report what the restore has found in the task's own topics."""
         for line in task.report.replaced:
-            events.log(events.TOPIC_REPLACED, LOGGER, task=task.number, problem=line)
+            self._observer.emit(events.TopicReplaced(task.number, line))
         for line in task.report.damage:
-            self._observer.damaged(task.number, line)
+            self._observer.emit(events.SnapshotDamaged(task.number, line))
 
     def _begin(self, task: OwnedTask) -> None:
         """Report the end of a restore."""
         report = task.report
         reached = (task.point.sequence, task.offsets)
-        self._observer.restored(task.number, *reached, report.loaded_sequence, report.reprocessed_records)
-        self._observer.changed(task.number, report.changes)
-        self._observer.stopped_streams(task.number, task.live.task.stopped)
+        self._observer.emit(events.Restored(task.number, *reached, report.loaded_sequence, report.reprocessed_records))
+        for change in report.changes:
+            self._observer.emit(events.SettingChanged(task.number, change))
+        if task.live.task.stopped:
+            self._observer.emit(events.StreamsStopped(task.number, task.live.task.stopped))
 
     def _repair(self, task: OwnedTask, repair: Repair, until_s: float) -> None:
         """Publish again the committed outputs that cannot be read, and end the restore."""
         part = Part(task, repair=repair)
         try:
-            self._tasks.commit([part])
+            self._rounds.commit([part])
         except RecordTooLargeError as error:
             problem = f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}"
             self._tasks.park(task, StateError(problem, ErrorCode.RECORD_TOO_LARGE))
             return
         except TransactionAbortedError as error:
-            self._tasks.start_over([task], error)
+            self._rounds.start_over([task], error)
             return
         self._watch.note_written(part)
-        self._observer.repaired(task.number, {topic: len(records) for topic, records in repair.outputs.items()})
+        records = {topic: len(records) for topic, records in repair.outputs.items()}
+        self._observer.emit(events.Repaired(task.number, records))
         task.restore(until_s, part.progress_offsets)
         self._begin(task)

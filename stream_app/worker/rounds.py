@@ -1,26 +1,33 @@
 """Rounds of a worker: one batch of every live task that has data, then one transaction for all of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stream_app.config import Config
-from stream_app.errors import OwnCodeError, TransactionAbortedError
-from stream_app.live.live_task import ComputedBatch
+from stream_app.errors import OwnCodeError, RecordTooLargeError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.live.live_task import ComputedBatch, ProcessedBatch
 from stream_app.pipeline import merge
-from stream_app.pipeline.outputs import DEAD_LETTERS, Outputs
+from stream_app.pipeline.outputs import DEAD_LETTERS
 from stream_app.pipeline.transaction_bounds import Room
+from stream_app.record_columns import OutputRecords
 from stream_app.records import STOP, Act, Reason
 from stream_app.snapshot.parts import whole_acts
 from stream_app.snapshot.stops import Stop, read_stop
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer, last_places
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
-from stream_app.worker.round_transaction import Part, StartedRound
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
+from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound
 from stream_app.worker.transaction_watch import TransactionWatch
+
+MAX_ABORTS_IN_A_ROW = 10
+"""Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
 SAVE_TIMEOUT_S = 10.0
 """Longest time that a stopping worker takes to save its tasks; a group or a supervisor waits longer than that."""
+
+REASON_HEADER = "areba.reason"
 
 MARKER_TIMEOUT_S = 1.0
 """Longest wait for the markers of a task's last commit: they are written within milliseconds, or lost."""
@@ -38,6 +45,20 @@ def _stops_of(acts: Iterable[Act]) -> Iterator[Stop]:
     for act in whole_acts(acts):
         if isinstance(act, Act) and act.kind == STOP:
             yield read_stop(act.text)
+
+
+def _last_offsets(records: OutputRecords, offsets: Sequence[int]) -> Mapping[Reason, int]:
+    """Return the offset of the last dead letter of each reason; empty unless the broker has reported all offsets.
+
+    Args:
+        records: The dead letters of a batch.
+        offsets: Their offsets in the dead-letters topic.
+    """
+    if len(offsets) != len(records):
+        return {}
+    reasons = {reason.text.encode(): reason for reason in Reason}
+    ours = (dict(records.headers[row]) for row in range(len(offsets)))  # the worker's headers follow the producer's
+    return {reasons[headers[REASON_HEADER] or b""]: offset for headers, offset in zip(ours, offsets, strict=True)}
 
 
 def _can_continue(part: Part) -> bool:
@@ -81,8 +102,11 @@ class Rounds:
         watch: Is notified of what was written.
         tasks: The tasks of the worker.
         room: What one transaction takes, of all tasks together.
+        adopts: Whether records of other writers in the output topics are accepted.
 
     Attributes:
+        aborts: Transactions in a row that were aborted; 0 once one is committed.
+        began_s: When the last transaction began, by the monotonic clock.
         cuts: How many batches took fewer records than were there, because their outputs could have become too large.
         is_starved: Whether no live task can continue without new records.
         due_s: When the next round is due, by the monotonic clock: at once after a batch that took as much as it could,
@@ -91,12 +115,23 @@ class Rounds:
     """
 
     def __init__(
-        self, config: Config, ports: Ports, observer: Observer, watch: TransactionWatch, tasks: OwnedTasks, room: Room
+        self,
+        config: Config,
+        ports: Ports,
+        observer: Observer,
+        watch: TransactionWatch,
+        tasks: OwnedTasks,
+        room: Room,
+        *,
+        adopts: bool,
     ) -> None:
+        self.aborts = 0
+        self.began_s = 0.0
         self.cuts = 0
         self.is_starved = False
         self.due_s = 0.0
         self.is_full = False
+        self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
         self._started: StartedRound | None = None
         self._room = room
         self._turn = 0
@@ -117,10 +152,14 @@ class Rounds:
         self.is_full = False
         computed = self._compute()  # while the transaction of the round before is running, if it is
         self.finish()
+        # If that transaction was aborted, its tasks are restored: their models have learned from a batch that does not
+        # exist. So `_seal` drops what they have computed since then.
         parts = self._seal(computed)
         if parts:
+            # A batch that is not full costs little, so nothing is gained; and a task that has something to record
+            # between two batches, such as a snapshot, needs the first of them committed.
             may_overlap = overlaps and self.is_full and all(map(_can_continue, parts))
-            self._started = self._tasks.start(parts, overlaps=may_overlap)
+            self._started = self._start(parts, overlaps=may_overlap)
             if not may_overlap:
                 self.finish()
         self.due_s = self._ports.clock.monotonic_s() + (0.0 if self.is_full else self._interval_s)
@@ -179,9 +218,9 @@ class Rounds:
             return
         parts = started.parts
         try:
-            self._tasks.finish(started)
+            self._finish(started)
         except TransactionAbortedError as error:
-            self._tasks.start_over([part.task for part in parts], error)
+            self.start_over([part.task for part in parts], error)
             return
         self._turn += started.is_full
         for part in parts:
@@ -227,23 +266,29 @@ class Rounds:
         complete = live.advance(batch, part.progress_offsets, self._watch.unread_ends(task.number))
         if complete is not None:
             self._watch.hurry()
-            self._observer.saved(task.number, complete, has_purged=live.snapshots.has_purged)
+            self._observer.emit(events.SnapshotComplete(task.number, complete))
+            if live.snapshots.has_purged:
+                self._observer.emit(events.Purged(task.number, complete))
         if live.needed_progress is not None:
             task.trimmer.want(live.needed_progress)
         if batch is not None:
-            self._observer.committed(task.number, batch.offsets, batch.counts)
-            if batch.outputs.dead:
-                places = last_places(task.number, batch.outputs.topics[DEAD_LETTERS], part.written[DEAD_LETTERS])
-                self._observer.dead_letters(task.number, batch.outputs.dead, places)
-            self._observer.stopped_streams(task.number, dict(_stops_of(batch.acts)))
-            self._observer.resumed_streams(task.number, batch.outputs.resumed)
-            self._observer.erased(task.number, batch.outputs.erased)
-            self._look_at_places(task, batch.outputs)
-            if batch.outputs.dropped_traces:
-                self._observer.dropped_traces(task.number, batch.outputs.dropped_traces)
+            self._observer.emit(events.BatchCommitted(task.number, batch.offsets, batch.counts))
+            self._report(task, batch, part.written[DEAD_LETTERS])
 
-    def _look_at_places(self, task: OwnedTask, outputs: Outputs) -> None:
-        """Report records of this batch that belong to another partition."""
+    def _report(self, task: OwnedTask, batch: ProcessedBatch, dead_offsets: Sequence[int]) -> None:
+        """Report what a committed batch has in addition to its results; most batches have nothing."""
+        number, outputs = task.number, batch.outputs
+        if outputs.dead:
+            last_offsets = _last_offsets(outputs.topics[DEAD_LETTERS], dead_offsets)
+            self._observer.emit(events.DeadLettersWritten(number, outputs.dead, last_offsets))
+        if stops := dict(_stops_of(batch.acts)):
+            self._observer.emit(events.StreamsStopped(number, stops))
+        if outputs.resumed:
+            self._observer.emit(events.StreamsResumed(number, outputs.resumed))
+        for erased in outputs.erased:
+            self._observer.emit(events.IdsErased(number, erased))
+        if outputs.dropped_traces:
+            self._observer.emit(events.TracesDropped(number, outputs.dropped_traces))
         unknown = {
             one.stream: one.records
             for one in outputs.dead
@@ -251,7 +296,44 @@ class Rounds:
         }
         found = task.placement.misplaced(outputs.stream_names, outputs.stream_records, unknown)
         if found is not None:
-            self._observer.misplaced(task.number, found)
+            self._observer.emit(events.RecordsMisplaced(number, found))
+
+    # Transactions ---------------------------------------------------------------------------------------------------
+
+    def note_began(self) -> None:
+        """Note that a transaction begins now."""
+        self.began_s = self._ports.clock.monotonic_s()
+
+    def _start(self, parts: Sequence[Part], *, overlaps: bool) -> StartedRound:
+        self.note_began()
+        if not all(self._tasks.may_commit(part.task) for part in parts):
+            raise AssertionError("a batch of an older assignment reached a transaction")
+        return self._transaction.start(parts, self._tasks.group, overlaps=overlaps)
+
+    def _finish(self, started: StartedRound) -> None:
+        self._transaction.finish(started)
+        self._observer.emit(events.TransactionCommitted(self.began_s))
+        self.aborts = 0
+
+    def commit(self, parts: Sequence[Part]) -> None:
+        """Commit one transaction of these parts; see `RoundTransaction.finish` for what it raises."""
+        self._finish(self._start(parts, overlaps=False))
+
+    def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
+        """Discard the state of these tasks; those that the worker still owns after the next poll are restored.
+
+        Raises:
+            UnknownOutcomeError: Too many transactions in a row were aborted.
+        """
+        self._observer.emit(events.Aborted(str(error)))
+        self.aborts += 1
+        if self.aborts == MAX_ABORTS_IN_A_ROW:
+            raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error
+        if isinstance(error, RecordTooLargeError):
+            self._tasks.record_was_too_large()
+            tasks = self._tasks.all
+        for task in tasks:
+            self._tasks.renew(task.number)
 
     # Snapshots ------------------------------------------------------------------------------------------------------
 
@@ -263,7 +345,7 @@ class Rounds:
             self._tasks.park(task, error)
             return
         if size is not None:
-            self._observer.saving(task.number, task.position.anchor.sequence, size)
+            self._observer.emit(events.SnapshotStarted(task.number, task.position.anchor.sequence, size))
 
     def save(self, tasks: Sequence[OwnedTask]) -> None:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.
@@ -293,9 +375,9 @@ class Rounds:
                 self._watch.wait_for_readers(tasks)
                 continue
             try:
-                self._tasks.commit(writing)
+                self.commit(writing)
             except TransactionAbortedError as error:
-                self._observer.aborted(str(error))
+                self._observer.emit(events.Aborted(str(error)))
                 for task in tasks:
                     self._tasks.renew(task.number)
                 return

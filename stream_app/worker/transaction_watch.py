@@ -7,9 +7,10 @@ from stream_app.config import Config
 from stream_app.lost_markers.hanging_transactions import HangingTransactions
 from stream_app.lost_markers.open_transactions import LOOK_INTERVAL_S, OpenTransactions
 from stream_app.lost_markers.output_logs import MARKER_OFFSETS
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part, output_partition
 
 UNREAD_INTERVAL_S = 1.0
@@ -17,6 +18,25 @@ UNREAD_INTERVAL_S = 1.0
 
 MARKER_WAIT_S = 0.005
 """Pause between two such questions while a worker saves its last snapshots."""
+
+
+class _HangingReports:
+    """Reports what hangs as events."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
+        """Report partitions in which a transaction hangs."""
+        self._observer.emit(events.Hanging(places))
+
+    def taken_over(self, numbers: Sequence[int], transactional_id: str) -> None:
+        """Report tasks in whose partitions the open transaction of a process that is gone was ended."""
+        self._observer.emit(events.TakenOver(numbers, transactional_id))
+
+    def freed(self, numbers: Sequence[int]) -> None:
+        """Report tasks in whose partitions nothing hangs any more."""
+        self._observer.emit(events.Unblocked(numbers))
 
 
 class TransactionWatch:
@@ -35,7 +55,7 @@ class TransactionWatch:
         self._ports = ports
         self._topics = config.topics
         self.hanging = HangingTransactions(
-            config, ports.cluster, ports.clock, ports.transaction, ports.open_transaction, observer
+            config, ports.cluster, ports.clock, ports.transaction, ports.open_transaction, _HangingReports(observer)
         )
         self._unread = OpenTransactions(ports.cluster, ports.clock)
 

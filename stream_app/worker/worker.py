@@ -10,20 +10,18 @@ After an aborted transaction the state of its tasks is thrown away and restored;
 starts again. Both take the path that `kill -9` takes.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
-from stream_app import events
 from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
 from stream_app.errors import ArebaError, FencedAgainError, FencedError, OffsetGoneError, UnknownOutcomeError
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
-from stream_app.worker.pages import metrics
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events, metrics
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.restorer import Restorer
 from stream_app.worker.retention.old_event_times import OldEventTimes
 from stream_app.worker.retention.retention_watch import RetentionWatch
@@ -92,12 +90,11 @@ class Worker:
         self._was_fenced = was_fenced
         self._watch = TransactionWatch(config, ports, observer)
         self._owned = OwnedTasks(config, ports, observer, self._watch, adopts=adopts)
-        self._restorer = Restorer(self._owned, config.topics, ports, observer, self._watch)
-        self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room)
+        self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room, adopts=adopts)
+        self._restorer = Restorer(self._owned, self._rounds, config.topics, ports, observer, self._watch)
         self._retention_watch = RetentionWatch(ports, config.topics, observer)
         old_times = OldEventTimes(ports.clock, observer, self._retention_watch.kept_ms)
         self._state_watch = StateWatch(config, ports.clock, ports.source, observer, old_times)
-        self._is_untrimmed = False  # trimming failed, and the failure was reported
         self._worked = False  # a restore can continue at once
         self._lost: FencedError | UnknownOutcomeError | None = (
             None  # raised in a callback, to be raised again after the poll
@@ -114,7 +111,7 @@ class Worker:
     @property
     def aborts(self) -> int:
         """Transactions in a row that were aborted; 0 once one is committed."""
-        return self._owned.aborts
+        return self._rounds.aborts
 
     @property
     def cuts(self) -> int:
@@ -142,7 +139,7 @@ class Worker:
     def start(self) -> None:
         """Fence the previous process, end its open transactions, and join the group. `run` does so."""
         self._started_s = self._ports.clock.monotonic_s()
-        self._owned.note_transaction()
+        self._rounds.note_began()
         self._ports.transaction.initialise()
         partitions = self._owned.begin()
         self._observer.figures.set(metrics.PARTITIONS, partitions)
@@ -158,25 +155,25 @@ class Worker:
         if self._only_gathers():  # a poll would return, and cost a turn, at each response to a fetch
             self._ports.clock.sleep(min(wait_s, LONGEST_SLEEP_S))
             wait_s = 0.0
-        self._poll(wait_s)
+        self._poll(wait_s)  # all that the group calls, `_on_assign` and `_on_revoke`, happens in here
         if self._lost is not None:
             raise self._lost
         if self._overlaps():
             self._rounds.run(overlaps=True)
-            self._observer.round_ended(self._ports.silence_s())
+            self._observer.emit(events.RoundEnded(self._ports.silence_s()))
             return
         self._rounds.finish()  # everything else expects that no transaction is running
         self._ports.transaction.serve()  # an idle client reports why it has lost a broker, too
         self._finished_s = self._ports.clock.monotonic_s()
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
-            self._observer.cut_off(self._ports.outage_cause())
+            self._observer.emit(events.CutOff(self._ports.outage_cause()))
             for task in self.tasks:
                 task.be_patient()
             return
         self._watch.look(lambda: self.tasks, self._owned.new, self._owned.renew)
         self._owned.topic_watch.look(self._ports.clock.monotonic_s(), self.tasks, self._owned.renew, self._watch)
         if self._owned.new:
-            self._owned.own_new()
+            self._own_new()
         self._worked = self._restorer.run_slice()
         if self._worked:
             self._rounds.is_starved = False
@@ -184,9 +181,18 @@ class Worker:
         if self._ports.clock.monotonic_s() >= self._rounds.due_s:
             self._rounds.run()
             self._state_watch.look(self.tasks)
-            self._observer.round_ended(self._ports.silence_s())
+            self._observer.emit(events.RoundEnded(self._ports.silence_s()))
         self._trim()
         self._observe_memory()
+
+    def _own_new(self) -> None:
+        """Take one step towards owning the tasks that were assigned; a task that comes back as it was continues."""
+        self._owned.continue_kept()
+        if unannounced := self._owned.unannounced:
+            self._rounds.note_began()
+            self._watch.hanging.announce(unannounced)
+        else:
+            self._owned.own_new()
 
     def _overlaps(self) -> bool:
         """Say whether a round may begin while the transaction before it is running.
@@ -206,19 +212,19 @@ class Worker:
         if now_s >= self._memory_s:
             self._memory_s = now_s + MEMORY_INTERVAL_S
             for task in self.tasks:
-                self._observer.allocated(task.number, task.allocated_bytes)
+                self._observer.emit(events.MemoryAllocated(task.number, task.allocated_bytes))
 
     def _observe_stop(self) -> None:
         for task in self.tasks:
             if task.state is TaskState.LIVE:
                 with self._observer.step(f"task {task.number}: the digest of its models"):
                     digest = task.live.model_digest()
-                self._observer.stopped(task.number, task.point.sequence, digest)
+                self._observer.emit(events.Stopped(task.number, task.point.sequence, digest))
 
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Raise if another worker has our name, and not if our transaction timed out: that was open for long."""
         now = self._ports.clock.monotonic_s()
-        is_early = now - self._owned.transaction_began_s < FENCE_WINDOW_S
+        is_early = now - self._rounds.began_s < FENCE_WINDOW_S
         if self._was_fenced and is_early and now - self._started_s < REFENCE_WINDOW_S:
             raise FencedAgainError(
                 f"fenced {now - self._started_s:.0f} s after the start: another worker runs as "
@@ -233,6 +239,8 @@ class Worker:
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Save these tasks while the group still accepts our commits, and give them up."""
         numbers = sorted({partition.partition for partition in partitions})
+        # The group waits for the end of this callback: until then it accepts our commits, and the next owner waits. At
+        # the end of the worker, `run` has saved all tasks already, or an error says that we may write nothing more.
         if not self._is_closing and self._lost is None:
             try:
                 self._rounds.save([task for task in self.tasks if task.number in numbers])
@@ -299,13 +307,10 @@ class Worker:
         try:
             offset = task.trimmer.step()
         except ArebaError as problem:
-            if not self._is_untrimmed:
-                self._observer.untrimmed(task.number, str(problem))
-            self._is_untrimmed = True
+            self._observer.emit(events.TrimFailed(task.number, str(problem)))
         else:
             if offset is not None:
-                self._is_untrimmed = False
-                self._observer.trimmed(task.number, offset)
+                self._observer.emit(events.Trimmed(task.number, offset))
 
     def _close(self) -> None:
         self._is_closing = True
@@ -314,4 +319,4 @@ class Worker:
             try:
                 close()
             except Exception:  # noqa: BLE001  (the first error must reach the caller)
-                events.log(events.CLOSING_FAILED, logging.getLogger("areba.worker"))
+                self._observer.emit(events.ClosingFailed())

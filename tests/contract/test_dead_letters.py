@@ -30,7 +30,7 @@ def world(backend: Backend, prefix: str) -> Callable[..., DeadLetterTopics]:
     return lambda partitions=1, **given: DeadLetterTopics(backend, prefix, partitions, **given)
 
 
-def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_dead_letter_is_sent_back_once_with_every_byte(world: Callable[..., DeadLetterTopics]) -> None:
     """Key, value, headers, event time and partition equal the original's, for any bytes; it is sent once."""
     here = world()
     letters = [
@@ -132,7 +132,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
     assert [row.value for row in here.rows(here.names.examples)] == encoded(6)
 
 
-def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_record_that_fails_again_counts_its_replays(world: Callable[..., DeadLetterTopics]) -> None:
     """A record that is sent back before the cause is fixed becomes a new dead letter, with one set of headers."""
     here = world()
     value = encoded(1)[0]
@@ -169,7 +169,7 @@ def test_a_record_goes_back_with_its_own_time(world: Callable[..., DeadLetterTop
     assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in range(3)]
 
 
-def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_replay_names_the_letters_that_cannot_go_back(world: Callable[..., DeadLetterTopics]) -> None:
     """If it were sent, it would become a dead letter again, or be lost in a partition that no worker reads."""
     here = world()
     stranger = codec.encode(Example("fans", "1", [1.0]))
@@ -212,7 +212,7 @@ def _large_inputs(here: DeadLetterTopics, count: int) -> list[Letter]:
     return large
 
 
-def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_value_that_a_letter_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
     """List, show and resend return the complete record, even if its dead letter had no room for it."""
     here = world()
     large = _large_inputs(here, 3)
@@ -235,7 +235,7 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLette
     assert here.marks() == [0, 1, 2]
 
 
-def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_replay_names_the_letters_whose_input_is_gone(world: Callable[..., DeadLetterTopics]) -> None:
     """If retention deleted the input, or its offset has another record, `resend` sends nothing instead, and says so."""
     here = world()
     large = _large_inputs(here, 4)
@@ -263,7 +263,7 @@ def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable
     assert not here.rows(here.names.examples)
 
 
-def test_what_is_too_old_for_the_inputs_is_reported(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_replay_reports_records_that_are_too_old_for_the_inputs(world: Callable[..., DeadLetterTopics]) -> None:
     """A record keeps its own time: Kafka deletes it by that, or refuses it together with its whole transaction."""
     here = world(retention_ms=86_400_000, before_max_ms=10 * 365 * 86_400_000)
     for number, time_ms in enumerate((START_MS, SystemClock().now_ms(), START_MS // 1_000)):
@@ -322,7 +322,7 @@ def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None
     assert list(after.texts())[-3:-1] == ["        3 undecodable, 3 sent back", "        1 unknown-stream"]
 
 
-def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_dead_letter_is_shown_with_every_byte(world: Callable[..., DeadLetterTopics]) -> None:
     """The output has everything that an operator needs to find the cause: the origin, the reason, every byte."""
     here = world()
     headers: Sequence[Header] = (("source", b"a scale\x1b[2J"), ("raw", b"\xff\x00"), ("none", None))
@@ -361,7 +361,7 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
     assert len(list(whole)) == len(text) - 1 + 904 // 16 + 1
 
 
-def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_dead_letter_that_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """A typing error must not look like an empty topic."""
     here = world()
     here.write(make_letters(1))

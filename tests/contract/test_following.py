@@ -58,7 +58,7 @@ def test_all_partitions_are_read_from_their_offsets(
         assert follower.problems == ()
 
 
-def test_it_continues_where_it_is_told(cluster: FollowableCluster, places: list[TopicPartition]) -> None:
+def test_a_view_continues_at_the_given_offsets(cluster: FollowableCluster, places: list[TopicPartition]) -> None:
     """A view skips what it cannot read in time; the other partitions must not lose or repeat a record."""
     with closing(cluster.follow({places[0]: 0, places[1]: 0})) as follower:
         seen = _follow(

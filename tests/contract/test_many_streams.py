@@ -15,8 +15,8 @@ from stream_app.serialization import codec
 from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values, wait_for_markers
 

@@ -41,7 +41,7 @@ def _values(partition: TopicPartition, start: int, stop: int) -> list[bytes]:
     return [f"{partition.partition}-{number}".encode() for number in range(start, stop)]
 
 
-def test_nothing_is_read_before_it_is_said_where(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+def test_reading_begins_at_the_given_offset(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
     """A task has to be restored first. An earlier record would be processed by an untrained model."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 100)

@@ -175,7 +175,7 @@ def test_a_question_is_answered_later(backend: Backend, prefix: str) -> None:
         wait_until(lambda: bool(asked.answer()), "no refusal")
 
 
-def test_what_is_kept(backend: Backend, prefix: str) -> None:
+def test_the_retention_of_a_topic_is_known(backend: Backend, prefix: str) -> None:
     """A worker saves its tasks before retention deletes their inputs."""
     cluster, name = backend.cluster(), prefix + "a"
     cluster.create([TopicInfo(name, 2, {"retention.ms": "7200000", "retention.bytes": "5000"})], 1)

@@ -135,7 +135,9 @@ def _member(backend: Backend, prefix: str, place: TopicPartition) -> Member:
     return member
 
 
-def test_it_is_known_where_something_is_open(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+def test_partitions_with_an_open_transaction_are_known(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
     """A commit to a partition where a dead transaction of the same id is open would commit that transaction too."""
     name = topic("out", partitions=2)
     one, two = TopicPartition(name, 0), TopicPartition(name, 1)
@@ -206,7 +208,7 @@ def test_a_fenced_producer_stays_fenced(backend: Backend, topic: Callable[..., s
     assert log_values(backend.cluster(), place) == []
 
 
-def test_what_a_dead_instance_left_open_ends_when_it_comes_back(
+def test_a_restarted_instance_ends_its_open_transaction(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
     """A stable transactional id: readers need not wait for the timeout of an abandoned transaction."""

@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,9 +73,18 @@ class Prometheus(NamedTuple):
 
         wait_until(has_result, f"a result of {expression}", limit_s)
 
-    def firing(self) -> set[str]:
-        """Return the names of the alerts that are firing."""
-        return {one["labels"]["alertname"] for one in self.ask("alerts")["alerts"] if one["state"] == "firing"}
+    def evaluated_rules(self) -> dict[str, Any]:
+        """Return the rules by name, with their states, once each was evaluated with what was scraped until now."""
+        now = datetime.now(UTC)
+        rules: dict[str, Any] = {}
+
+        def are_evaluated() -> bool:
+            found = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
+            rules.update({rule["name"]: rule for rule in found})
+            return all(datetime.fromisoformat(rule["lastEvaluation"]) > now for rule in found)
+
+        wait_until(are_evaluated, "an evaluation of every rule", LIMIT_S)
+        return rules
 
 
 @contextmanager

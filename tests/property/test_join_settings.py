@@ -89,7 +89,7 @@ def test_any_change_at_any_record(
     one_side(Side.LABELS),
     st.lists(st.builds(Room, st.integers(1, 60), st.integers(500, 30_000)), min_size=1, max_size=8),
 )
-def test_what_a_lower_bound_closes_fits_into_a_transaction(
+def test_examples_that_a_lower_bound_closes_fit_into_a_transaction(
     before: TaskSettings, other: TaskSettings, examples: list[Record], labels: list[Record], rooms: list[Room]
 ) -> None:
     """A transaction that is too large at the moment of the change would time out again and again."""

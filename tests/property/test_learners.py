@@ -49,7 +49,9 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @settings(max_examples=25, deadline=None)
 @given(entries=histories(), cut=st.integers(1, 20))
-def test_cuts_do_not_show(kind: dict[str, Any], entries: list[tuple[int, int, int]], cut: int) -> None:
+def test_a_learner_gives_the_same_bits_for_any_cut_of_batches(
+    kind: dict[str, Any], entries: list[tuple[int, int, int]], cut: int
+) -> None:
     """The committed outputs of two runs are compared byte for byte, and no two runs cut batches alike."""
     if not entries:
         return

@@ -49,7 +49,7 @@ def _batch(examples: list[int], labels: list[int], starts: tuple[int, int], rows
 
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES)
-def test_one_merge(examples: list[int], labels: list[int]) -> None:
+def test_the_compiled_merge_follows_the_rule(examples: list[int], labels: list[int]) -> None:
     """The compiled merge follows the rule."""
     assert _batch(examples, labels, (0, 0), (len(examples), len(labels))) == _merged(examples, labels)
 

@@ -90,7 +90,7 @@ def test_a_new_example_changes_one_block_of_a_long_queue() -> None:
     assert exported(changelog.relay(task)) == exported(task)
 
 
-def test_what_did_not_change_is_not_written_again() -> None:
+def test_a_snapshot_writes_only_streams_that_have_changed() -> None:
     """A thousand quiet streams next to a busy one must cost nothing."""
     chosen, examples, labels = fixed_input(120)
     changelog = Changelog(chosen)

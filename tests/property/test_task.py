@@ -180,7 +180,7 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
     one_side(Side.LABELS),
     st.lists(st.builds(Room, st.integers(1, 60), st.integers(500, 30_000)), min_size=1, max_size=8),
 )
-def test_what_fits_into_a_transaction_is_never_more_than_its_room(
+def test_a_batch_never_exceeds_the_room_of_its_transaction(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], rooms: list[Room]
 ) -> None:
     """A transaction that is too large would time out again and again, and the task would make no progress."""
@@ -264,7 +264,7 @@ def correction_of(time_ms: int, id_: str, label: int, revision: int) -> Record:
     return Record(Side.LABELS, time_ms, time_ms, meaning, b"a", codec.encode(meaning))
 
 
-def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
+def test_a_second_correction_counts_for_another_class() -> None:
     """Computed by hand: the example counts for another class, as if its label had been that class's last one then."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     chosen = settings_of_task(
@@ -317,7 +317,7 @@ def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
 
 @FEW
 @given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), st.data())
-def test_cuts_do_not_show(
+def test_a_task_gives_the_same_bits_for_any_cut_of_batches(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
 ) -> None:
     """Clock and network decide where a batch ends, and a restored task cuts elsewhere: no byte or weight may differ."""

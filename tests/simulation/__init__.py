@@ -2,7 +2,7 @@
 
     python -m tests.simulation --seed N       run one seed again, with a trace
     python -m tests.simulation --seeds A:B    run many, and count how often each kind of fault hit
-    python -m tests.simulation --mutants      break the code in known ways, each of which must be found
+    python -m tests.simulation --mutants all  break the code in known ways, each of which must be found
 
 A seed decides everything: the shape of the application, its inputs, who runs when, and which faults come where. The
 code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Task`; only its ports are wrapped.
@@ -21,6 +21,5 @@ code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Tas
     checks.py            the checks at the end
     counts.py            consequences of faults that the outputs show
     many.py              thousands of seeds in several processes
-    mutants.py           known ways to break the code; hunt.py runs seeds, or tests, until each is found
-    site/                on the path of processes that run a mutant: changes one file at its import
+    mutants/             known ways to break the code, and the hunt for each
 """

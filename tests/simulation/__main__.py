@@ -9,16 +9,21 @@ import click
 import yaml
 from rich.console import Console
 
-from tests.simulation.hunt import MAX_SEEDS, hunt
 from tests.simulation.many import MAX_FAILURES, default_processes, run_many, run_seed, show
-from tests.simulation.mutants import MUTANTS, mutated
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.hunt import MAX_SEEDS, hunt
+from tests.simulation.mutants.mutant import mutated
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seed", type=click.IntRange(0), help="One seed, with a trace of what was done.")
 @click.option("--seeds", help="A:B runs the seeds from A on, below B.")
 @click.option("--until-failure", is_flag=True, help="With --seeds: end at the first that fails.")
-@click.option("--mutants", is_flag=True, help="Break the code in known ways; each must be found.")
+@click.option(
+    "--mutants",
+    type=click.Choice(["all", "quick"]),
+    help="Break the code in known ways, each of which must be found; `quick` leaves out compiled code.",
+)
 @click.option(
     "--mutant",
     type=click.Choice(["", *MUTANTS]),
@@ -38,7 +43,7 @@ def main(
     seed: int | None,
     seeds: str | None,
     until_failure: bool,
-    mutants: bool,
+    mutants: str | None,
     mutant: str,
     max_seeds: int,
     processes: int,
@@ -47,10 +52,11 @@ def main(
     """Run workers over an in-process log with faults at every call of a port, and check what was committed."""
     console = Console()
     sections = _sections(settings)
-    if sum((seed is not None, seeds is not None, mutants)) != 1:
+    if sum((seed is not None, seeds is not None, mutants is not None)) != 1:
         raise click.UsageError("one of --seed, --seeds and --mutants is needed")
     if mutants:
-        names = [mutant] if mutant else list(MUTANTS)
+        chosen = [name for name, one in MUTANTS.items() if mutants == "all" or not one.is_of_compiled_code]
+        names = [mutant] if mutant else chosen
         sys.exit(0 if hunt(names, max_seeds, settings, processes, console) else 1)
     if mutant:
         sys.exit(_mutated(mutant))
@@ -63,7 +69,7 @@ def main(
 
 def _mutated(mutant: str) -> int:
     """Run this command again with the code broken; return the exit status."""
-    with mutated(mutant) as environment:
+    with mutated(MUTANTS[mutant]) as environment:
         again = [argument for argument in sys.argv[1:] if argument not in {"--mutant", mutant, f"--mutant={mutant}"}]
         return subprocess.run(
             [sys.executable, "-m", "tests.simulation", *again], env=environment, check=False

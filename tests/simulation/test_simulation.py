@@ -1,5 +1,6 @@
 """A few dozen seeds, and proof that they can fail. `make simulate` runs thousands."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -8,9 +9,10 @@ import pytest
 
 from stream_app.learners.registry import METHODS
 from tests.simulation.faults import Event, Fault
-from tests.simulation.hunt import hunt_one
 from tests.simulation.many import run_seed
-from tests.simulation.mutants import MUTANTS, ROOT, change
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.hunt import hunt_one
+from tests.simulation.mutants.mutant import ROOT, apply
 from tests.simulation.worlds.shape import LEARNERS
 
 FEW_SEEDS = 30
@@ -66,19 +68,19 @@ def test_every_method_is_drawn_and_counted() -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_every_mutant_has_its_lines(name: str) -> None:
-    """A mutant of lines that no longer exist breaks nothing and proves nothing; neither do missing tests."""
-    path, changed = change(name)
-    assert changed != path.read_text()
-    for test in MUTANTS[name].found_by:
+def test_every_mutant_applies(name: str) -> None:
+    """A mutant whose place no longer exists breaks nothing and proves nothing; neither do missing tests."""
+    mutant = MUTANTS[name]
+    assert apply(mutant) != ast.unparse(ast.parse(mutant.path.read_text()))
+    for test in mutant.tests.split():
         file, *function = test.split("::")
-        assert f"def {function[-1].partition('[')[0]}(" in (ROOT / file).read_text()
+        assert f"def {function[-1].partition('[')[0]}(" in (ROOT / "tests" / file).read_text()
 
 
 @pytest.mark.slow(10)
 @pytest.mark.parametrize("name", ["offsets-unsent", "restore-skips"])
 def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
-    """A hunt that finds nothing may be broken. `python -m tests.simulation --mutants` hunts the other mutants."""
+    """A hunt that finds nothing may be broken. `make mutants` hunts the other mutants."""
     found = hunt_one(name, 100, "")
     assert found.found_by, found.text
 

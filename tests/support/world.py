@@ -24,8 +24,8 @@ from stream_app.records import Act, Commit, Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.wire_format import format_of
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
 PARTITIONS = 2

@@ -31,7 +31,7 @@ def test_a_generated_text_is_what_the_code_says(path: Path, text: Callable[[], s
     assert text() == path.read_text(encoding="utf-8")
 
 
-def test_nothing_on_the_page_is_without_meaning() -> None:
+def test_every_entry_of_the_reference_has_a_meaning() -> None:
     """A setting, option or metric without an explanation is useless."""
     empty = [line for line in PAGE.splitlines() if re.fullmatch(r"\|.*\|\s*\|", line)]
     reasons = [line for line in empty if not any(f"`{reason.text}`" in line for reason in Reason)]

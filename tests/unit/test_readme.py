@@ -23,7 +23,7 @@ MAX_LINES = 150
 QUICK_START_LINES = 12
 
 
-def test_it_is_a_front_page() -> None:
+def test_the_readme_is_short() -> None:
     """A stranger decides within a minute; longer explanations belong in docs."""
     assert len(README.splitlines()) <= MAX_LINES
 
@@ -43,14 +43,14 @@ def test_the_quick_start_runs_as_printed() -> None:
     assert float(found[0][1]) > 0.85, metrics
 
 
-def test_its_configuration_is_valid(tmp_path: Path) -> None:
+def test_the_readmes_configuration_is_valid(tmp_path: Path) -> None:
     """A wrong setting in the first file that a user copies would be the user's first error."""
     (tmp_path / "my.yaml").write_text(blocks(README, "yaml")[0], encoding="utf-8")
     config = load(tmp_path / "my.yaml", {})
     assert config.streams["pumps"].features == 3
 
 
-def test_its_numbers_are_those_that_were_measured() -> None:
+def test_the_readmes_numbers_are_measured() -> None:
     """A number that is in no file of results is an advertisement."""
     rows = {row["name"]: row for row in json.loads((ROOT / "benchmarks" / "results.json").read_text())}
 

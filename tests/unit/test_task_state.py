@@ -13,9 +13,10 @@ from stream_app.admin.inspection import TaskView
 from stream_app.backends.clock import ManualClock
 from stream_app.task_state import INSPECTED, REPORTED, TaskState
 from stream_app.worker.owned_task import OwnedTask
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.health import HealthObserver, TaskHealth
-from stream_app.worker.pages.http import values_of
+from stream_app.worker.reports import events, metrics
+from stream_app.worker.reports.health import TaskHealth
+from stream_app.worker.reports.http import values_of
+from stream_app.worker.reports.observer import Observer
 from tests.support.damages.world import stopped_world
 from tests.support.world import TickingClock, World, all_at, make_config, started, take_turns
 
@@ -39,7 +40,7 @@ def test_a_restore_shows_its_states(caplog: pytest.LogCaptureFixture) -> None:
     take_turns(first, until=all_at(first, 30))
     take_turns(first, until=lambda: not any(task.is_saving for task in first.tasks))
     world.use(TickingClock())
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     again = started(world.worker(observer=observer))
     seen: list[str] = []
 
@@ -61,8 +62,8 @@ def test_a_restore_shows_its_states(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_label_of_the_metric_has_the_words_of_a_worker() -> None:
     """A dashboard that lists the states of the documentation shows each of them."""
-    observer = HealthObserver(ManualClock())
-    observer.assigned([0])
+    observer = Observer(ManualClock(), publishes=True)
+    observer.emit(events.Assigned([0]))
     shown = values_of(observer.health())[metrics.TASK_STATE]
     assert [state for _, state in shown] == [*REPORTED]
     assert {state for (_, state), value in shown.items() if value} == {TaskState.ASSIGNED}

@@ -8,7 +8,7 @@ import numpy as np
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.errors import AUTO_OFFSET_RESET, REFUSED_CODES, refusal_text
 from stream_app.errors import ConfigurationError, FencedError, OffsetGoneError, TopicError
@@ -113,4 +113,4 @@ def raise_read_error(
         raise TopicError(refusal_text(error, place, f"topic {partition.topic}", "Read"))
     if error.fatal():
         raise FencedError(f"consumer: {error.str()}")
-    events.log(events.FETCH_FAILED, LOGGER, partition=place, problem=error.str())
+    log_lines.FETCH_FAILED.log(LOGGER, partition=place, problem=error.str())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.certificate import certificate_problem
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.errors import CONNECTION_CAUSE_CODES, REFUSED_CODES, SSL
@@ -117,7 +117,7 @@ class Outages:
         if len(self._refused_s) >= MAX_REFUSED:
             self._refused_s.clear()
         self._refused_s[key] = now_s
-        events.log(events.REQUEST_REFUSED, LOGGER, problem=text)
+        log_lines.REQUEST_REFUSED.log(LOGGER, problem=text)
 
     @property
     def because(self) -> str:
@@ -156,14 +156,14 @@ class Outages:
         if (self._logged is None and (is_known or not is_first)) or (is_known and self._logged != codes):
             self._logged = codes
             self.look_at_certificate()
-            events.log(events.BROKERS_LOST, LOGGER, problem=f"{self._reason}{self.because}")
+            log_lines.BROKERS_LOST.log(LOGGER, problem=f"{self._reason}{self.because}")
 
     def end(self) -> None:
         """Record that a broker answered."""
         since_s = self._down_since_s
         if since_s is not None:
             self._suspected_s = now_s = time.monotonic()
-            events.log(events.BROKERS_BACK, LOGGER, seconds=now_s - since_s)
+            log_lines.BROKERS_BACK.log(LOGGER, seconds=now_s - since_s)
         self._reason = self._down_since_s = self._logged = None
         self._causes.clear()
         self._certificate = ""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_app import events
+from stream_app import log_lines
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.blocking_calls import BlockingCallThread
@@ -25,6 +25,7 @@ from stream_app.backends.kafka.errors import (
     kafka_error,
     refusal_text,
 )
+from stream_app.backends.kafka.librdkafka.group_metadata import group_id_of
 from stream_app.backends.kafka.librdkafka.producer import ColumnProducer
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.settings import (
@@ -112,6 +113,7 @@ class KafkaTransaction:
         self._written: list[_Written] = []  # by this transaction; the client has the addresses of the arrays
         self._begun_s = 0.0
         self._late: KafkaException | None = None  # a fatal error that came while no transaction was open
+        self._group_id = ""  # whose offsets were sent last
         self._fenced_text = ""  # not empty once a newer producer has our id; nothing reverses that
 
     def initialise(self) -> None:
@@ -178,6 +180,7 @@ class KafkaTransaction:
         """Make the group's offsets part of the transaction. Raises as `commit` does."""
         if not isinstance(group, bytes):
             raise TypeError("group metadata must come from a KafkaSource or a KafkaCluster")
+        self._group_id = group_id_of(group)
         self._call(
             "send offsets",
             lambda timeout_s: self._run_in_thread(
@@ -220,7 +223,7 @@ class KafkaTransaction:
                 self._is_open = False
                 self._producer.abort_transaction(timeouts.CLOSE_S)
         except KafkaException as problem:
-            events.log(events.TRANSACTION_LEFT_OPEN, LOGGER, transactional_id=self._id, problem=error_text(problem))
+            log_lines.TRANSACTION_LEFT_OPEN.log(LOGGER, transactional_id=self._id, problem=error_text(problem))
         released = self._release()
         with contextlib.suppress(TimeoutError):  # a call of the thread blocks; the end of the process ends it
             released.result(timeout=timeouts.CLOSE_S)
@@ -285,7 +288,11 @@ class KafkaTransaction:
         text = f"transaction of {self._id}: {what}: {error.str()} ({error.name()})"
         is_refused = error.code() in (DENIED_CODES if self._is_open else REFUSED_CODES)
         if is_refused:
-            resource = what if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else f"transactional id {self._id}"
+            resources = {
+                KafkaError.TOPIC_AUTHORIZATION_FAILED: what,
+                KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {self._group_id}",
+            }
+            resource = resources.get(error.code(), f"transactional id {self._id}")
             raise ConfigurationError(refusal_text(error, f"transaction of {self._id}: {what}", resource))
         took_too_long = self._is_open and time.monotonic() - self._begun_s >= self._timeout_s
         if self._fenced_text or (error.code() in FENCED_CODES and not took_too_long):

@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from stream_app import __version__, events
+from stream_app import __version__, log_lines
 from stream_app.cli.commands.options import CONFIG_OPTION
 from stream_app.cli.process import log_as_json
 from stream_app.cli.restart import Restarts, restart_process
@@ -41,8 +41,7 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
     should_stop = _stop_on_signals()
     if config.worker.log_format == "json":
         log_as_json()
-    events.log(
-        events.STARTED,
+    log_lines.STARTED.log(
         logging.getLogger("areba"),
         version=__version__,
         application=config.application.id,

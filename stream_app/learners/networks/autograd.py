@@ -200,7 +200,7 @@ class AutogradModel:
             loss = weight * torch.nn.functional.softplus(signs * logits).mean()
             for weights in self._penalised:
                 loss = loss + self._l2 * weights.square().sum()
-            loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
+            loss.backward()
         if torch.isfinite(self._gradients).all():
             self._adam(weight)
         else:

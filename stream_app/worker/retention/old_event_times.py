@@ -5,18 +5,13 @@ accept such times loses what no worker has read yet; and nothing else would say 
 """
 
 from collections.abc import Callable, Collection
-from logging import getLogger
 
-from stream_app import events
 from stream_app.backends.base import Clock
 from stream_app.backends.retention import CLOSE_SHARE, date, duration
 from stream_app.pipeline.stream import Stream
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
-from stream_app.worker.pages import metrics
-from stream_app.worker.stream_warnings import StreamWarnings
-
-LOGGER = getLogger("areba.worker")
+from stream_app.worker.reports import events, metrics
+from stream_app.worker.reports.observer import Observer
 
 YEAR_MS = 365 * 86_400_000
 
@@ -28,8 +23,8 @@ class OldEventTimes:
     """Compares the stream time of each stream with the retention of the inputs whenever records have moved it.
 
     Args:
-        clock: Gives the time, and measures the interval between two warnings.
-        observer: Has the figures.
+        clock: Gives the time.
+        observer: Reports the streams, and has the figures.
         kept_ms: Returns the shorter retention of both inputs in milliseconds; negative: no limit, or not known yet.
     """
 
@@ -39,7 +34,6 @@ class OldEventTimes:
         self._kept_ms = kept_ms
         self._seen: dict[OwnedTask, dict[str, int]] = {}  # by stream, its time at the last look
         self._old: dict[OwnedTask, set[str]] = {}
-        self._warnings = StreamWarnings(events.OLD_EVENT_TIMES, LOGGER)
 
     def look(self, task: OwnedTask, stream: Stream, *, is_first: bool) -> None:
         """Look at a stream.
@@ -60,8 +54,8 @@ class OldEventTimes:
             old.discard(stream.name)
         elif stream.name not in old:
             old.add(stream.name)
-            self._warnings.add(stream.name, problem)
-        self._observer.figures.set(metrics.OLD_STREAMS, len(old), task.number)
+            self._observer.emit(events.EventTimesOld(task.number, stream.name, problem))
+        self._observer.figures.set(metrics.OLD_STREAMS, len(old), task=task.number)
 
     def _problem(self, time_ms: int) -> str | None:
         now_ms, kept_ms = self._clock.now_ms(), self._kept_ms()
@@ -70,10 +64,6 @@ class OldEventTimes:
         if kept_ms < 0 or now_ms - time_ms <= CLOSE_SHARE * kept_ms:
             return None
         return f"the newest event time is {date(time_ms)}, and retention.ms is {duration(kept_ms)}"
-
-    def report(self) -> None:
-        """Log the streams that were found since the last warning, at most once a minute."""
-        self._warnings.warn(self._clock.monotonic_s())
 
     def keep(self, tasks: Collection[OwnedTask]) -> None:
         """Forget all other tasks."""

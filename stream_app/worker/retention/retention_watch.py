@@ -8,7 +8,6 @@ may change at any time, and for the first offset of each partition; and it tells
 import logging
 from collections.abc import Callable, Sequence
 
-from stream_app import events
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.config import Topics
@@ -16,10 +15,10 @@ from stream_app.errors import ArebaError
 from stream_app.live.snapshot_writer import Log
 from stream_app.snapshot.needed_records import Now
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 from stream_app.worker.owned_task import OwnedTask
-from stream_app.worker.pages import metrics
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 
 LOGGER = logging.getLogger("areba.worker")
 
@@ -33,12 +32,6 @@ ASK_INTERVAL_S = 10.0
 UNLIMITED = Retention(-1, -1)
 """Assumed of a topic until the broker has answered."""
 
-WARNING_SHARE = 0.5
-"""A snapshot is due at `RETENTION_SHARE`; at this share of the retention, it should long be complete."""
-
-PATIENCE_S = 10.0
-"""A task that was restored may be older; it saves its state within seconds."""
-
 
 class RetentionWatch:
     """Watches the inputs and the progress of a worker's tasks.
@@ -46,7 +39,7 @@ class RetentionWatch:
     Args:
         ports: Source, cluster and clock.
         topics: Full names of the topics.
-        observer: Reports what was deleted too early, and has the figures.
+        observer: Reports how much of the retention each task has used.
     """
 
     def __init__(self, ports: Ports, topics: Topics, observer: Observer) -> None:
@@ -59,7 +52,6 @@ class RetentionWatch:
         self._answer: Callable[[], KeptRecords | None] | None = None
         self._looked_s = self._asked_s = -ASK_INTERVAL_S
         self._asked_for: Sequence[TopicPartition] = ()
-        self._warn_at_s: dict[int, float] = {}
 
     def kept_ms(self) -> int:
         """Return the shorter retention of both inputs in milliseconds; negative: no limit, or not known yet."""
@@ -78,18 +70,7 @@ class RetentionWatch:
         for task in live:
             logs = tuple(map(self._log, self._partitions(task), self._ends(task)))
             used = task.live.snapshots.look(logs, Now(self._clock.now_ms(), now_s))
-            self._observer.figures.set(metrics.RETENTION_USED, used, task.number)
-            self._report(task, used, now_s)
-        for number in self._warn_at_s.keys() - {task.number for task in live}:
-            del self._warn_at_s[number]
-
-    def _report(self, task: OwnedTask, used: float, now_s: float) -> None:
-        """Warn, at intervals, while a restore of a task may soon be impossible."""
-        if used < WARNING_SHARE:
-            self._warn_at_s.pop(task.number, None)
-        elif now_s >= self._warn_at_s.setdefault(task.number, now_s if used >= 1.0 else now_s + PATIENCE_S):
-            self._warn_at_s[task.number] = now_s + WARNING_INTERVAL_S
-            events.log(events.RETENTION_USED, LOGGER, task=task.number, share=used)
+            self._observer.emit(events.RetentionUsed(task.number, used))
 
     def _partitions(self, task: OwnedTask) -> tuple[TopicPartition, ...]:
         return (*task.inputs, TopicPartition(self._topics.progress, task.number))

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from stream_app import events
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.progress import partitions_of
 from stream_app.backends.questions import Question, RetentionCluster
@@ -12,8 +11,9 @@ from stream_app.config import Config
 from stream_app.errors import TopicError
 from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import output_ids
 from stream_app.worker.transaction_watch import TransactionWatch
 
@@ -91,7 +91,8 @@ class TopicWatch:
         """Report what is wrong with the topics, once: an administrator may change them at any time."""
         lines = tuple(problems_of(found, self._config, self.identity.partitions))
         if lines != self._reported:
-            self._observer.wrong_topics(lines)
+            for line in lines:
+                self._observer.emit(events.TopicsAtRisk(line))
         self._reported = lines
 
     def look(
@@ -115,7 +116,7 @@ class TopicWatch:
                 renew(task.number)
             elif task.state is TaskState.LIVE:
                 problem = f"{changelog} was deleted and created again: a snapshot follows"
-                events.log(events.TOPIC_REPLACED, LOGGER, task=task.number, problem=problem)
+                self._observer.emit(events.TopicReplaced(task.number, problem))
                 task.live.snapshots.lose()
                 task.live.unnamed_ends = None
                 watch.forget_unread(task.number)

@@ -173,7 +173,7 @@ def _kill_in_transaction(
 
 
 @pytest.mark.skipif(not LEAVES_OUT_MARKERS, reason="this version of Kafka leaves no transaction hanging")
-def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str) -> None:
+def test_a_hanging_transaction_of_a_killed_broker_is_not_committed(own_kafka: LocalKafka, prefix: str) -> None:
     """The commit of a restarted worker must not commit dead records.
 
     A broker that starts slowly may write its markers; then no transaction hangs, and the broker is killed again.

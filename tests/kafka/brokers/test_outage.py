@@ -16,7 +16,7 @@ import yaml
 
 from stream_app.errors import ConfigurationError
 from stream_app.testing.local_kafka.cluster import LocalKafka, start
-from stream_app.worker.pages.health import READY_LIMIT_S
+from stream_app.worker.reports.health import READY_LIMIT_S
 from tests.kafka.brokers import outages
 from tests.support.kafka.application import App, Load, Section
 from tests.support.kafka.exactly_once import check_exactly_once

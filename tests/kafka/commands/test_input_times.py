@@ -52,7 +52,7 @@ def test_old_records_are_refused_to_their_producer(kafka: Broker, prefix: str, t
     assert f"{topic}: it exists with retention.ms=" in other.stderr
 
 
-def test_history_with_its_own_times(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+def test_topics_for_history_keep_any_event_time(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """Topics for history take any time, and keep it."""
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, {})

@@ -144,7 +144,7 @@ def story(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_record_has_its_fate(story: Story, case: str) -> None:
+def test_every_input_record_has_exactly_one_outcome(story: Story, case: str) -> None:
     """Every input offset has exactly one outcome, with the name that the documentation gives it."""
     for record, offset, fate in story.sent[case]:
         found = story.fates[record.side, offset] or [_open_fate(record)]

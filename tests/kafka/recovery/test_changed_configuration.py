@@ -66,7 +66,7 @@ def test_a_saved_model_continues_in_another_application(done: App, tmp_path: Pat
     assert first_prediction.model_version > 0
 
 
-def test_what_cannot_be_taken_over_is_refused(done: App) -> None:
+def test_a_changed_fading_factor_is_refused(done: App) -> None:
     """Sums would fade at two rates: the worker ends with status 2, and the line names the setting."""
     with pytest.raises(ConfigurationError) as caught:
         run_until(worker_of(done.config_of("w", metrics={"every_labels": 10, "fading_factor": 0.5})), lambda _: False)

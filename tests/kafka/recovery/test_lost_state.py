@@ -44,7 +44,7 @@ def admin(app: App) -> AdminClient:
 
 
 def _parked(app: App) -> ErrorCode:
-    """Yield the log of a worker that cannot restore any of its tasks."""
+    """Run a worker until all of its tasks are parked; return the code of the error."""
     with pytest.raises(StateError) as caught:
         run_until(worker_of(app.config), lambda _: False)
     assert caught.value.exit_code == 3

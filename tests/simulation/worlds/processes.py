@@ -2,24 +2,21 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stream_app.backends.base import CLIENT_NAME, TopicPartition
+from stream_app.backends.base import CLIENT_NAME
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import (
     ArebaError,
     ErrorCode,
-    StateError,
 )
-from stream_app.live.live_task import BatchCounts
-from stream_app.pipeline.outputs import Erased
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.simulation.faults import Event
 from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, SimulatedSource
@@ -45,110 +42,83 @@ class Trace(logging.Handler):
         self._say(record.getMessage())
 
 
-class Notes(Observer):
-    """An observer that counts events and writes lines to the trace, if there is one."""
+COUNTED: Mapping[type[events.Event], Event] = {
+    events.Continued: Event.CONTINUED,
+    events.SnapshotDamaged: Event.OUTDATED,  # of a frozen process: the next owners have dropped it in the meantime
+    events.SnapshotComplete: Event.SAVED,
+    events.Purged: Event.PURGED,
+    events.Hanging: Event.HELD,
+    events.Repaired: Event.REPAIRED,
+    events.TakenOver: Event.TAKEN_OVER,
+    events.Trimmed: Event.TRIMMED,
+}
+"""Events of a worker that are only counted."""
+
+
+class Notes:
+    """Counts the events of a worker, and writes lines to the trace, if there is one."""
 
     def __init__(self, world: "World", say: Say, transaction: SimulatedTransaction) -> None:
-        logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
-        logger.addHandler(Trace(say))
-        super().__init__(world.clock, logger)
         self._world = world
+        self._counts = world.faults.events
         self._say = say
         self._transaction = transaction
+        logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
+        logger.addHandler(Trace(say))
+        self.observer = Observer(world.clock, logger)
+        for kind in COUNTED:
+            self.observer.subscribe(kind, lambda event: self._counts.update([COUNTED[type(event)]]))
+        self.observer.subscribe(events.StepBegan, self._step_began)
+        self.observer.subscribe(events.Restored, self._restored)
+        self.observer.subscribe(events.Parked, self._parked)
+        self.observer.subscribe(events.Aborted, self._aborted)
+        self.observer.subscribe(events.StreamsStopped, self._streams_stopped)
+        self.observer.subscribe(events.StreamsResumed, self._streams_resumed)
+        self.observer.subscribe(events.IdsErased, self._ids_erased)
+        self.observer.subscribe(events.BatchCommitted, self._batch_committed)
+        self.observer.subscribe(events.Stopped, self._stopped)
 
-    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:
+    def _step_began(self, _: events.StepBegan) -> None:
         """Count a batch that is computed while a transaction is running: it is the only step at this time."""
-        self._world.faults.events[Event.AHEAD] += self._transaction.is_running
+        self._counts[Event.AHEAD] += self._transaction.is_running
         self._transaction.is_ahead = True
-        return super().step(what, limit_s)
 
-    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
-        """Count a task that is live."""
-        super().restored(task, sequence, committed, snapshot, records)
-        self._world.faults.events[Event.RESTORED] += records > 0
-        self._world.faults.events[Event.LOADED] += snapshot >= 0
+    def _restored(self, event: events.Restored) -> None:
+        self._counts[Event.RESTORED] += event.records > 0
+        self._counts[Event.LOADED] += event.snapshot >= 0
 
-    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
-        """Count a task that came back as it was."""
-        super().continued(task, sequence, committed)
-        self._world.faults.events[Event.CONTINUED] += 1
-
-    def damaged(self, task: int, problem: str) -> None:
-        """Count a frozen process whose snapshot the next owners have dropped in the meantime."""
-        super().damaged(task, problem)
-        self._world.faults.events[Event.OUTDATED] += 1
-
-    def saved(self, task: int, sequence: int, *, has_purged: bool) -> None:
-        """Count a complete snapshot."""
-        super().saved(task, sequence, has_purged=has_purged)
-        self._world.faults.events[Event.SAVED] += 1
-        self._world.faults.events[Event.PURGED] += has_purged
-
-    def hanging(self, places: Sequence[TopicPartition]) -> None:
-        """Count a transaction that does not end."""
-        super().hanging(places)
-        self._world.faults.events[Event.HELD] += 1
-
-    def repaired(self, task: int, records: Mapping[str, int]) -> None:
-        """Count outputs that were published again."""
-        super().repaired(task, records)
-        self._world.faults.events[Event.REPAIRED] += 1
-
-    def taken_over(self, tasks: Sequence[int], transactional_id: str) -> None:
-        """Count transactions of a lost instance that were ended."""
-        super().taken_over(tasks, transactional_id)
-        self._world.faults.events[Event.TAKEN_OVER] += 1
-
-    def parked(self, task: int, problem: StateError) -> None:
+    def _parked(self, event: events.Parked) -> None:
         """Record a parked task; only a loss of inputs may park one."""
-        super().parked(task, problem)
-        if task in self._world.lost and problem.code is ErrorCode.INPUTS_DELETED:
-            self._world.faults.events[Event.PARKED] += 1
-        elif problem.code is ErrorCode.RECORD_TOO_LARGE:
-            self._world.faults.events[Event.UNREPAIRABLE] += 1
+        if event.task in self._world.lost and event.problem.code is ErrorCode.INPUTS_DELETED:
+            self._counts[Event.PARKED] += 1
+        elif event.problem.code is ErrorCode.RECORD_TOO_LARGE:
+            self._counts[Event.UNREPAIRABLE] += 1
             self._world.raise_limit()
         else:
-            self._world.wrong.append(f"task {task} was parked: {problem}")
+            self._world.wrong.append(f"task {event.task} was parked: {event.problem}")
 
-    def aborted(self, problem: str) -> None:
-        """Count an aborted transaction."""
-        super().aborted(problem)
-        self._world.faults.events[Event.TOO_LARGE] += "bytes, at most" in problem
+    def _aborted(self, event: events.Aborted) -> None:
+        self._counts[Event.TOO_LARGE] += "bytes, at most" in event.problem
 
-    def stopped_streams(self, task: int, stops: Mapping[str, str]) -> None:
-        """Record that the breaker stopped streams."""
-        super().stopped_streams(task, stops)
-        self._world.faults.events[Event.STREAM_STOPPED] += len(stops)
-        self._world.stopped.update(stops)
+    def _streams_stopped(self, event: events.StreamsStopped) -> None:
+        self._counts[Event.STREAM_STOPPED] += len(event.stops)
+        self._world.stopped.update(event.stops)
 
-    def trimmed(self, task: int, offset: int) -> None:
-        """Count progress records that were deleted."""
-        super().trimmed(task, offset)
-        self._world.faults.events[Event.TRIMMED] += 1
+    def _streams_resumed(self, event: events.StreamsResumed) -> None:
+        self._counts[Event.STREAM_RESUMED] += len(event.streams)
+        self._world.stopped.difference_update(event.streams)
 
-    def resumed_streams(self, task: int, streams: Sequence[str]) -> None:
-        """Count streams that continue."""
-        super().resumed_streams(task, streams)
-        self._world.faults.events[Event.STREAM_RESUMED] += len(streams)
-        self._world.stopped.difference_update(streams)
+    def _ids_erased(self, event: events.IdsErased) -> None:
+        self._counts[Event.ERASED if any(event.erased[2:]) else Event.ERASED_AGAIN] += 1
 
-    def erased(self, task: int, every: Sequence[Erased]) -> None:
-        """Count what was erased."""
-        super().erased(task, every)
-        for erased in every:
-            is_empty = not any(erased[2:])
-            self._world.faults.events[Event.ERASED_AGAIN if is_empty else Event.ERASED] += 1
-
-    def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
+    def _batch_committed(self, event: events.BatchCommitted) -> None:
         """Write a line for each commit, not only for some of them."""
-        self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={sum(counts.outputs.values())}")
+        outputs = sum(event.counts.outputs.values())
+        self._say(f"committed task={event.task} offsets={event.offsets[0]}/{event.offsets[1]} outputs={outputs}")
 
-    def stopped(self, task: int, sequence: int, models: str) -> None:
-        """Record a clean stop."""
-        super().stopped(task, sequence, models)
-        known = self._world.models.get(task, models)
-        if known != models:
-            self._world.wrong.append(f"task {task}: its models changed without a record")
+    def _stopped(self, event: events.Stopped) -> None:
+        if self._world.models.get(event.task, event.models) != event.models:
+            self._world.wrong.append(f"task {event.task}: its models changed without a record")
 
 
 class Process:
@@ -163,7 +133,7 @@ class Process:
         self.restarted_at = tuple(restarted_at)
         self.is_asked_to_stop = False
         self.worker: Worker | None = None
-        self.notes: Notes | None = None
+        self.observer: Observer | None = None
         self._world = world
         self._was_fenced = was_fenced
         self.config = world.config(instance)
@@ -224,6 +194,6 @@ class Process:
             self._transaction,
             lambda: self.gate.is_cut_off,
         )
-        self.notes = Notes(world, self.say, transaction)
-        self.worker = Worker(self.config, ports, self.notes, was_fenced=self._was_fenced, room=world.shape.room)
+        self.observer = Notes(world, self.say, transaction).observer
+        self.worker = Worker(self.config, ports, self.observer, was_fenced=self._was_fenced, room=world.shape.room)
         self.worker.run(lambda: self.is_asked_to_stop)

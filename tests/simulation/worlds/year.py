@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from stream_app.backends.base import TopicPartition
 from stream_app.task_state import TaskState
-from stream_app.worker.pages.metrics import RETENTION_USED
-from stream_app.worker.retention.retention_watch import WARNING_SHARE
+from stream_app.worker.reports.log import RETENTION_WARNING_SHARE
+from stream_app.worker.reports.metrics import RETENTION_USED
 from tests.simulation.faults import COSTLY, DISASTERS, Event, Fault
 from tests.simulation.worlds.upkeep import look_after
 from tests.support.rows import Sent
@@ -117,7 +117,7 @@ class Year:
         before, known = self._disturbances(), self._live()
         world.scheduler.pause(LOOK_S)  # for a question to the brokers, and a snapshot
         until_s = world.scheduler.now_s + SAVE_S
-        while world.is_settled() and (used := self._used()) >= WARNING_SHARE:
+        while world.is_settled() and (used := self._used()) >= RETENTION_WARNING_SHARE:
             if world.scheduler.now_s > until_s:
                 if self._disturbances() == before and self._live() == known:
                     world.wrong.append(f"nothing is saved although {used:.0%} of the retention is used")
@@ -127,7 +127,7 @@ class Year:
 
     def _used(self) -> float:
         """Return the largest share of a retention that a needed record has used, as `/metrics` says it."""
-        all_values = [one.notes.figures.values() for one in self._world.processes if one.notes is not None]
+        all_values = [one.observer.figures.values() for one in self._world.processes if one.observer is not None]
         return max((used for values in all_values for used in values.get(RETENTION_USED, {}).values()), default=0.0)
 
     def _is_saved(self) -> bool:

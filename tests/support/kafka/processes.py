@@ -19,8 +19,8 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until

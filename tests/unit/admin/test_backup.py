@@ -149,7 +149,7 @@ def test_models_of_this_application_are_not_replaced_unasked(world: World, folde
     assert verify(world.cluster, world.config).ok
 
 
-def test_what_does_not_fit_is_named_and_the_rest_imported(folder: Path) -> None:
+def test_an_import_names_the_models_that_do_not_fit(folder: Path) -> None:
     """One learner that has changed must not hold the models of all others back, nor be forgotten silently."""
     changed = {**CONFIG["learners"], "two": {"method": "baseline", "hidden": [3]}}
     other = _application("other", learners=changed)

@@ -302,7 +302,7 @@ def _world_without(topic: str) -> World:
     return world
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_inspect_names_a_missing_topic_or_task() -> None:
     """A mistake of the operator gives one line, not a traceback."""
     world = World()
     with pytest.raises(ConfigurationError, match="there is no task 2: the application has 2"):
@@ -311,7 +311,7 @@ def test_what_is_not_there_is_named() -> None:
         inspect(_world_without("app-progress").cluster, world.config)
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_inspect_ends_with_1_if_action_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Operators and scripts call it: exit status 1 if action is needed."""
     world, _ = stopped_world()
     monkeypatch.setattr(clients, "connect", lambda _: world.cluster)

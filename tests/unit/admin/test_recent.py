@@ -88,7 +88,7 @@ def test_dead_letters_that_were_looked_after() -> None:
     assert (found.ok, found.tasks[0].recent.dead) == (True, ())
 
 
-def test_what_is_in_the_nature_of_the_data_is_counted_alone() -> None:
+def test_late_labels_are_counted_and_are_no_alarm() -> None:
     """A late label is no alarm: the status would never be 0 again."""
     world = World(make_config(join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))
     member = started(world.worker())
@@ -155,7 +155,7 @@ def test_labels_that_stopped_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(inspect(world.cluster, world.config, [0]).tasks[0].recent.missing()) == {"s0"}
 
 
-def test_the_share_of_unlabelled() -> None:
+def test_inspect_counts_unlabelled_examples_as_configured() -> None:
     """As it is configured."""
     for allowed, ok in ((0.5, False), (1.0, True)):
         world = World(
@@ -244,7 +244,7 @@ def test_labels_with_wrong_ids_are_said_within_a_hundred() -> None:
     assert inspect(world.cluster, world.config, [0], clock=world.clock).ok
 
 
-def test_what_the_outputs_cannot_settle_is_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_beyond_the_recent_outcomes_are_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of `outcomes` covers fewer labels than the end of `labels` has."""
     monkeypatch.setattr(recent_outputs, "TAIL_RECORDS", 300)
     world = World(make_config(worker={"max_batch_records": 500}, join={"ttl_ms": 1_000, "max_clock_lead_ms": 0}))

@@ -174,7 +174,7 @@ def test_a_reset_that_closes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert sum(finding.code in closing for finding in report.findings) == 6
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reset_writes_one_act_for_the_named_stream(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The command line names the stream that starts again, and writes one act."""
     world = _wrong_dimension(0)
     file = tmp_path / "areba.yaml"
@@ -193,7 +193,7 @@ def _closable(world: World) -> Any:  # noqa: ANN401
     return SimpleNamespace(send=sender.send, flush=sender.flush, close=lambda: None)
 
 
-def test_what_is_refused() -> None:
+def test_a_refused_reset_writes_nothing_and_says_why() -> None:
     """A refused command writes nothing; its error says why, with control characters of names escaped."""
     world = World(make_config())
     with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's0'; it has none yet"):

@@ -172,7 +172,7 @@ def _offsets(member: Worker) -> dict[int, int]:
     return {task.number: task.offsets[0] for task in member.tasks}
 
 
-def test_what_would_be_processed_again_is_gone() -> None:
+def test_a_skip_without_a_snapshot_publishes_no_output_twice() -> None:
     """Without a snapshot the models start untrained; committed outputs stay, and none is published twice."""
     world, _ = _ran(**NEVER)
     outputs = world.outputs()
@@ -201,7 +201,7 @@ def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
     _check_continues(world, COUNT)
 
 
-def test_nothing_is_skipped_that_is_there() -> None:
+def test_skip_changes_no_task_that_can_be_restored() -> None:
     """Run for all tasks, or twice, the command changes no task that can be restored."""
     world, _ = _ran(**OFTEN)
     assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
@@ -214,7 +214,7 @@ def test_nothing_is_skipped_that_is_there() -> None:
     assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
 
 
-def test_said_again_before_a_snapshot_is_whole() -> None:
+def test_a_second_skip_before_the_next_snapshot() -> None:
     """Batches that were processed after the first gap are lost with it if their inputs are deleted too."""
     world, _ = _ran(**NEVER)
     _delete(world, 7)
@@ -231,7 +231,7 @@ def test_said_again_before_a_snapshot_is_whole() -> None:
     assert held.model_digests() == member.tasks[0].live.task.model_digests()
 
 
-def test_one_side_alone() -> None:
+def test_a_skip_of_examples_or_labels_alone() -> None:
     """Topics may keep their records for different times."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)
@@ -245,7 +245,7 @@ def test_one_side_alone() -> None:
     _check_continues(world, COUNT + 30)
 
 
-def test_inspect_and_verify_know_of_it() -> None:
+def test_inspect_and_verify_know_of_a_skip() -> None:
     """A later operator sees what was done, and no damage where there is none."""
     world, _ = _ran(**NEVER)
     _delete(world, 7)
@@ -277,7 +277,7 @@ def test_a_gap_after_another_snapshot_is_refused() -> None:
     assert _updates(member) == 20
 
 
-def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_skip_writes_nothing_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused command writes nothing, and its error says why."""
     world, _ = _ran(**NEVER)
     member = started(world.worker())

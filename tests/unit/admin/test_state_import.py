@@ -59,7 +59,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_new_application_begins_with_it(saved: Path) -> None:
+def test_a_new_application_begins_with_the_imported_model(saved: Path) -> None:
     """A fraud desk opens a second country with the model of the first; each restore begins with the same state."""
     config = make_config(application={"id": "second"}, **SAVED)
     world = World(config)
@@ -85,7 +85,7 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
     assert report.ok, report.findings
 
 
-def test_a_stopped_application_continues_with_it(saved: Path) -> None:
+def test_a_stopped_application_continues_with_the_imported_model(saved: Path) -> None:
     """A saved model replaces a bad one; pending examples keep their predictions, and restores apply the import."""
     config = make_config(**SAVED)
     world, member = _ran(config, 60)
@@ -125,7 +125,7 @@ def test_a_challenger_that_only_the_file_has(saved: Path) -> None:
     assert digests["s0/saved"] == digests["s0/areba"]
 
 
-def test_what_does_not_fit_is_refused(saved: Path) -> None:
+def test_a_model_that_does_not_fit_is_refused(saved: Path) -> None:
     """A refused command writes nothing, and its error says why."""
     config = make_config(**SAVED)
     world, _ = _ran(config)

@@ -100,7 +100,7 @@ def test_the_commands_are_quoted() -> None:
     assert found == {(e.resource.value, e.name, e.pattern.value, e.operation) for e in entries}
 
 
-def test_the_command_prints_them(tmp_path: Path) -> None:
+def test_acls_prints_commands_that_a_shell_can_run(tmp_path: Path) -> None:
     """What is printed can be piped into a shell, so each line is complete, however long it is."""
     file = tmp_path / "areba.yaml"
     file.write_text("application: {id: my-app}\nkafka: {bootstrap_servers: 'b:9092'}\n")

@@ -132,7 +132,7 @@ def test_a_batch_with_a_rebalance_in_its_midst_is_read_again(client: _Client, so
     assert fetched.records.offsets.tolist() == [0]
 
 
-def test_what_is_not_read_is_dropped_with_its_errors(client: _Client, source: KafkaSource) -> None:
+def test_errors_of_partitions_that_are_not_read_are_dropped(client: _Client, source: KafkaSource) -> None:
     """The partition of a stopped task may be in any state, and must not stop the other tasks."""
     source.stop_reading([FIRST])
     client.batches = [lambda: ([_fetch(FIRST, 0, end=1), _fetch(SECOND, 0)], [_gone(FIRST, 1)])]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app.backends.kafka.librdkafka.group_metadata import empty_group
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.transaction import MAX_BLOCKED_CLIENTS, KafkaTransaction
 from stream_app.errors import ArebaError, ConfigurationError, FencedError, TransactionAbortedError, UnknownOutcomeError
@@ -36,6 +37,9 @@ class _Client:
 
     def begin_transaction(self) -> None:
         """Do nothing."""
+
+    def send_offsets(self, *_: object) -> None:
+        raise self._fatal
 
     def commit_transaction(self, _: float) -> None:
         self.is_broken = True
@@ -102,6 +106,24 @@ def test_a_fatal_error_that_a_poll_raises_is_classified(
     clients = _Clients(monkeypatch, transaction, _failure(code, fatal=True))
     with pytest.raises(expected):
         act(transaction, clients.made[0])
+
+
+@pytest.mark.parametrize(
+    ("code", "missing"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "Read on group readers is missing"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Write on transactional id someone is missing"),
+    ],
+)
+def test_the_refusal_of_offsets_names_the_permission_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, code: int, missing: str
+) -> None:
+    """An operator who reads the wrong resource grants a permission that changes nothing."""
+    transaction = KafkaTransaction("127.0.0.1:1", "someone")
+    _Clients(monkeypatch, transaction, _failure(code))
+    transaction.begin()
+    with pytest.raises(ConfigurationError, match=missing):
+        transaction.send_offsets({}, empty_group("readers"))
 
 
 def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,7 @@ def test_a_wrong_setting_is_an_error(settings: dict[str, object]) -> None:
         Client(PRODUCER, {"transactional.id": "a", **settings}, Callbacks(_ignore, _ignore))
 
 
-def test_what_a_callback_raises_is_not_lost() -> None:
+def test_an_exception_in_a_callback_is_raised_later() -> None:
     """C code calls the callbacks, and no exception passes through C: a worker would continue without the error."""
     client = Client(PRODUCER, {"bootstrap.servers": "127.0.0.1:1"}, Callbacks(_ignore, _ignore))
     for problem in (ValueError("first"), TypeError("second")):

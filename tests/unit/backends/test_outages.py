@@ -58,7 +58,7 @@ def test_a_refusal_is_one_line_a_minute(caplog: pytest.LogCaptureFixture, monkey
     assert _lines(caplog, "request-refused") == [line, line]
 
 
-def test_what_is_kept_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_kept_errors_of_addresses_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """A client with a hundred dead addresses tries all of them, for days."""
     caplog.set_level(logging.ERROR)
     outages = Outages()

@@ -36,7 +36,7 @@ def _planned(name: str) -> TopicInfo:
     return next(topic for topic in topics.plan(NAMES, 4) if topic.name == name)
 
 
-def test_what_we_create_is_right() -> None:
+def test_created_topics_pass_the_check_of_a_start() -> None:
     """`areba topics create` and start-up must not disagree."""
     assert _check(_found()) == []
     assert {topic.name for topic in topics.plan(NAMES, 4)} == set(NAMES)

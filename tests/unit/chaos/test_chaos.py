@@ -70,7 +70,7 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
         ),
     ],
 )
-def test_what_a_worker_was_doing(texts: tuple[str, ...], expected: str) -> None:
+def test_the_record_has_the_state_of_each_killed_worker(texts: tuple[str, ...], expected: str) -> None:
     """The record counts kills by this state: ten thousand kills of starting workers would prove nothing."""
     assert state_of(_log(*texts)).name == expected
 

@@ -87,5 +87,5 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     file = tmp_path / "areba.yaml"
     file.write_text("worker: {http_port: 0}\n")
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "stream_app.worker.pages.http", raising=False)
+    monkeypatch.delitem(sys.modules, "stream_app.worker.reports.http", raising=False)
     assert "areba[worker]" in _ends(monkeypatch, capsys, "run", "-c", str(file))

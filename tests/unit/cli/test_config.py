@@ -57,7 +57,9 @@ def test_a_file_that_changes_nothing(run: Run) -> None:
         ("metrics: {every_labels: 4, fading_factor: 0.5}\npredictions: all", ["refused", "taken-over"], 1),
     ],
 )
-def test_what_a_restart_would_do(run: Run, file: Path, change: str, effects: list[str], status: int) -> None:
+def test_config_check_says_what_a_restart_would_do(
+    run: Run, file: Path, change: str, effects: list[str], status: int
+) -> None:
     """Otherwise the first restarted worker ends with status 2, and the others run on without it."""
     section = change.partition(":")[0]
     file.write_text("".join(f"{line}\n" for line in FILE.splitlines() if not line.startswith(section)) + change + "\n")

@@ -120,7 +120,7 @@ def test_a_retention_of_a_minute(cluster: _Cluster, broker: EmbeddedBroker) -> N
     assert _found(cluster, Level.WRONG) == ["retention"]
 
 
-def test_retention_by_size(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+def test_topics_check_warns_of_retention_by_size(cluster: _Cluster, broker: EmbeddedBroker) -> None:
     """How long it lasts depends on the traffic, which nobody knows beforehand."""
     broker.alter_topic(CONFIG.topics.labels, {"retention.bytes": "1000000"})
     assert (_found(cluster, Level.WRONG), _found(cluster, Level.WARNING)) == ([], ["retention"])

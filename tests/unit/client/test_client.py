@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda path: str(path.stem))
-def test_it_decodes_what_the_workers_decoder_decodes(file: Path) -> None:
+def test_the_client_decodes_every_published_version(file: Path) -> None:
     """A subscriber must see the same record as the application's own tools, in every published version."""
     value = file.read_bytes()
     if file.stem.partition(".")[0] in INTERNAL:
@@ -39,7 +39,7 @@ def test_other_values_are_refused(value: bytes) -> None:
         client.decode(value)
 
 
-def test_it_imports_neither_torch_nor_numba() -> None:
+def test_the_client_imports_neither_torch_nor_numba() -> None:
     """A subscriber's service has no room for some GB of Torch, and no minute for compiling."""
     code = "import sys, stream_app.client; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.backends.clock import ManualClock
 from stream_app.backends.topics import DEFAULT_MESSAGE_BYTES
 from stream_app.cli.machine_memory import memory_limit_bytes
+from stream_app.cli.start import report_memory
 from stream_app.config import Config
 from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
-from stream_app.worker.observer import Observer
-from stream_app.worker.pages.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
+from stream_app.worker.reports.figures import Figures
+from stream_app.worker.reports.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
+from stream_app.worker.reports.observer import Observer
 from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns
 
 QUEUES_BYTES = (262_144 + 16_384) * 1024
@@ -189,18 +190,18 @@ def test_the_least_limit_counts(tmp_path: Path) -> None:
 
 def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise the kernel would kill the worker weeks later, when the tables are full."""
-    observer, bound = Observer(ManualClock()), MemoryBound(3 << 30, 1 << 30, 1 << 29)
+    figures, bound = Figures(), MemoryBound(3 << 30, 1 << 30, 1 << 29)
     with caplog.at_level(logging.INFO):
-        observer.memory_bound(bound, 2, 6 << 30, "the machine")
+        report_memory(bound, 2, 6 << 30, "the machine", figures)
     assert [record.levelname for record in caplog.records] == ["INFO"]
-    assert observer.figures.values()[MEMORY_BOUND][()] == bound.total(2) == 5 * (1 << 30) + (1 << 29)
+    assert figures.values()[MEMORY_BOUND][()] == bound.total(2) == 5 * (1 << 30) + (1 << 29)
     with caplog.at_level(logging.WARNING):
-        observer.memory_bound(bound, 3, 6 << 30, "the cgroup")
+        report_memory(bound, 3, 6 << 30, "the cgroup", figures)
     assert caplog.records[-1].levelname == "WARNING"
     assert f"limit={6 << 30} of the cgroup" in caplog.text
 
 
-def test_what_is_allocated_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_allocated_memory_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The log reports memory when it has grown, `/metrics` always; `inspect` reports the size of the snapshots."""
     world = World(make_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock)

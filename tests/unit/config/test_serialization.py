@@ -41,7 +41,7 @@ def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> No
         ("wire_format: json", "serialization.wire_format"),
     ],
 )
-def test_what_cannot_be(tmp_path: Path, text: str, setting: str) -> None:
+def test_contradictory_settings_of_the_registry_are_refused(tmp_path: Path, text: str, setting: str) -> None:
     """A line names the setting, before anything is started."""
     assert any(setting in line for line in faults(tmp_path, f"serialization: {{{text}}}"))
 
@@ -52,7 +52,7 @@ def test_schema_ids_without_a_registry() -> None:
     assert load(None, ids).task_settings().schema_ids == {"example.v1": (3, 4)}
 
 
-def test_what_may_change() -> None:
+def test_schema_ids_may_be_added_and_not_changed() -> None:
     """Schema ids may be added; an id with another meaning, or another format, would make records unreadable."""
     single = _settings()
     one = _settings(wire_format="confluent", schema_ids={"example.v1": [3], "label.v1": [4]})

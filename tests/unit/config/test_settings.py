@@ -20,7 +20,7 @@ from tests.unit.config.support import EXAMPLE, faults, read
 class TestFile:
     """The content of the YAML file."""
 
-    def test_nothing_is_needed(self, tmp_path: Path) -> None:
+    def test_an_empty_configuration_is_valid(self, tmp_path: Path) -> None:
         """A first trial needs no file, and a section whose lines are all commented out is empty."""
         assert load(None, {}) == read(tmp_path, "# nothing\njoin:\nstreams:\nkafka: {all: }\n")
         assert load(None, {}).task_settings().default_stream.champion == "areba"
@@ -103,7 +103,7 @@ class TestFile:
         settings = read(tmp_path, "kafka: {all: {sasl.password: 0123, a: yes, b: 1e3, c: false, d: 1_0}}")
         assert settings.kafka.all == {"sasl.password": "0123", "a": "yes", "b": "1e3", "c": "false", "d": "1_0"}
 
-    def test_nothing_changes_once_loaded(self) -> None:
+    def test_loaded_settings_cannot_be_changed(self) -> None:
         """Several stages read the settings; a change in one place would make results depend on it."""
         settings = load(None, {})
         with pytest.raises(ValidationError, match="frozen"):

@@ -38,7 +38,7 @@ class TestTaskSettings:
         again = TaskSettings.from_json(task.to_json())
         assert list(again.streams["s"].learners) == list(again.default_stream.learners) == ["z", "a"]
 
-    def test_nothing_of_the_process_is_in_it(self) -> None:
+    def test_task_settings_do_not_depend_on_the_process(self) -> None:
         """An instance's name, brokers and batch sizes may differ between the workers of one application."""
         environment = {
             "AREBA__APPLICATION__INSTANCE": "x",

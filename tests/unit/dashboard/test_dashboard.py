@@ -96,7 +96,7 @@ def _metrics(world: World, stream: str, learner: str) -> list[Metric]:
     return found
 
 
-def test_its_numbers_are_those_of_the_topic(world: World, feed: Feed) -> None:
+def test_the_dashboard_shows_the_numbers_of_the_topics(world: World, feed: Feed) -> None:
     """A page with other figures than the topics would be worse than none."""
     details = _details(feed, "s1")
     assert details["state"] == "idle"
@@ -135,7 +135,7 @@ def _get(port: int, page: str, method: str = "GET", **headers: str) -> Iterator[
             yield answer
 
 
-def test_what_a_browser_gets(port: int) -> None:
+def test_the_dashboard_serves_its_page_files_and_events(port: int) -> None:
     """The page, its files, and the documents as server-sent events; no page may be framed, and nothing foreign runs."""
     for page in ("", "static/dashboard.js", "static/dashboard.css", *(f"static/{name}" for name in UPLOT)):
         with _get(port, page) as answer:
@@ -157,7 +157,9 @@ def test_what_a_browser_gets(port: int) -> None:
     ("static/../server.py", "GET", {}, 404),
     ("", "GET", {"Host": "attacker.example"}, 400),
 ])  # fmt: skip
-def test_what_nobody_gets(port: int, page: str, method: str, headers: dict[str, str], status: int) -> None:
+def test_the_dashboard_refuses_other_methods_hosts_and_paths(
+    port: int, page: str, method: str, headers: dict[str, str], status: int
+) -> None:
     """The page only shows; another site must not read it through a name that leads to this machine."""
     with _get(port, page, method, **headers) as answer:
         assert answer.status == status

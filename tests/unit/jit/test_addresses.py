@@ -92,7 +92,7 @@ def test_compiled_code_finds_the_joins_arrays_where_python_has_them(
     assert all(any(first <= begin and end <= last for first, last in blocks) for begin, end in spans)
 
 
-def test_what_a_join_holds_is_there_after_it_grew() -> None:
+def test_a_join_that_grows_keeps_its_examples() -> None:
     """A block that grows is copied; a column that is not copied would lose what waits for its label."""
     stream_join = StreamJoin(JoinSettings(), 100, 2)
     stream_join.set_features(3)
@@ -143,7 +143,7 @@ def test_descriptors_name_what_their_owners_hold_after_a_run() -> None:
 
 @pytest.mark.parametrize("hidden", [[8], [5, 3]])
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_nothing_is_left_in_the_shared_buffers(method: str, hidden: list[int]) -> None:
+def test_shared_buffers_keep_no_number_of_another_stream(method: str, hidden: list[int]) -> None:
     """All streams use the same buffers; a number that one stream leaves there must not change results of another."""
     settings = settings_of(method=method, hidden=hidden, l2=0.01)
     resources = LearnerResources()

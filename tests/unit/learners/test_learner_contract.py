@@ -206,7 +206,7 @@ def test_constant_features_are_no_harm(method: str, scaler: str) -> None:
 
 @every
 @pytest.mark.parametrize("features", [1, 784])
-def test_it_learns_in_any_dimension(method: str, features: int) -> None:
+def test_a_learner_learns_in_any_dimension(method: str, features: int) -> None:
     """A learner must work with one feature, and with as many as an image has."""
     random = np.random.default_rng(features)
     labels = (random.random(600) < 0.5).astype(np.int8)

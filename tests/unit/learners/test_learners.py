@@ -89,7 +89,7 @@ def test_areba_reports_sizes_queues_and_capacities() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(METHODS))
 @pytest.mark.parametrize("network", ["dense", OWN])
-def test_it_learns(method: str, network: str) -> None:
+def test_a_learner_separates_two_classes(method: str, network: str) -> None:
     """A step in the wrong direction would pass every test of bits."""
     examples, labels = stream(3000 if network == "dense" else 1000, 5, positives=0.4)
     small: dict[str, Any] = {"ensemble_size": 3} if method in {"oob", "uob"} else {}

@@ -353,7 +353,7 @@ SMALL: dict[str, dict[str, object]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden", [(8,), (6, 5)])
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_compiled_step_is_autograds(method: str, hidden: tuple[int, ...]) -> None:
+def test_a_compiled_step_of_a_method_is_autograds(method: str, hidden: tuple[int, ...]) -> None:
     """From equal states, step by step, the networks agree up to rounding, and the method's own arrays bit for bit."""
     examples, labels = stream(100, 3, positives=0.25)
     worst = single_step_differences(examples, labels, 0.01, 0.01, hidden, method=method, **SMALL.get(method, {}))

@@ -113,7 +113,7 @@ def test_a_class_that_will_not_do_is_refused_at_the_start(path: str, options: di
         learner(method=path if ":" in path else HERE + path, options=options)
 
 
-def test_an_error_in_it_names_the_learner() -> None:
+def test_an_error_in_own_code_names_the_learner() -> None:
     """In a worker with ten learners, the error must say which one failed."""
     examples, _ = stream(2, 2)
     which = learner(method=f"{HERE}Broken")
@@ -124,7 +124,7 @@ def test_an_error_in_it_names_the_learner() -> None:
         which.load(which.arrays())
 
 
-def test_it_cannot_change_the_joins_features() -> None:
+def test_own_code_cannot_change_the_joins_features() -> None:
     """The other learners of the stream share this memory."""
     examples = np.zeros((2, 2), np.float32)
     which = learner(method=f"{HERE}NearestMean")

@@ -59,7 +59,7 @@ def test_a_stop_is_an_act_and_ends_with_a_mark() -> None:
     assert len(world.rows("outcomes", 0)) == 8
 
 
-def test_what_is_pending_stays_pending() -> None:
+def test_pending_examples_of_a_stopped_stream_stay_pending() -> None:
     """The label of an example from before the stop may be sent back, and must still find the example."""
     world = World(make_config(**BREAKER))
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "early", [1.0])), 60)

@@ -52,7 +52,7 @@ def waiting(cluster: _Cluster, clock: ManualClock) -> OpenTransactions:
     return made
 
 
-def test_nothing_is_committed_before_somebody_has_looked(waiting: OpenTransactions) -> None:
+def test_no_batch_is_committed_before_open_transactions_are_known(waiting: OpenTransactions) -> None:
     """The first batch of a task may be ready before the worker knows whether a transaction is open."""
     assert waiting.holds(0)
     assert waiting.holds(1)
@@ -61,7 +61,7 @@ def test_nothing_is_committed_before_somebody_has_looked(waiting: OpenTransactio
     assert not waiting.holds(1)
 
 
-def test_what_is_open_holds_its_own_partition_until_it_ends(
+def test_an_open_transaction_holds_only_its_own_partition(
     cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
 ) -> None:
     """Other tasks must continue, and a later transaction of another writer must not make the task wait longer."""
@@ -79,7 +79,7 @@ def test_what_is_open_holds_its_own_partition_until_it_ends(
     assert cluster.asked == 2, "nothing to look at"
 
 
-def test_what_does_not_end_is_reported_now_and_then(
+def test_a_transaction_that_does_not_end_is_reported_now_and_then(
     cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
 ) -> None:
     """A sweep whose markers were lost as well has to be repeated, but not in each turn of the loop."""

@@ -74,7 +74,7 @@ class _SilentOnceCluster(EmbeddedCluster):
         return super().reader(partition, committed=committed)
 
 
-def test_what_was_not_read_is_not_taken_for_nothing() -> None:
+def test_no_batch_is_committed_over_records_that_were_not_read() -> None:
     """Until a broker has returned the records between two of its own, a worker commits nothing after them."""
     world = World(make_config(kafka=KAFKA))
     cluster = _SilentOnceCluster(world.broker)
@@ -190,7 +190,7 @@ def test_a_header_of_a_producer_does_not_hide_a_dead_letter(name: str, others: i
     assert [len(world.rows("dead-letters", number)) for number in range(PARTITIONS)] == [len(records)] * PARTITIONS
 
 
-def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
+def test_an_act_of_an_operator_belongs_to_no_lost_transaction() -> None:
     """An operator reset a stream, and the next commit lost its markers: it begins after the reset."""
     digest = bytes(32)
     records = (

@@ -32,7 +32,7 @@ def _start(_: int) -> Iterator[_Cluster]:
     yield _Cluster()
 
 
-def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_broker_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting another broker would be wrong where the user names one, by option or by environment."""
     monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setenv(broker.VARIABLE, "elsewhere:9092")

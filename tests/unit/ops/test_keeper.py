@@ -47,7 +47,7 @@ def _wait_while(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_terminated_parent_leaves_no_process_or_folder(number: signal.Signals, tmp_path: Path) -> None:
     """SIGTERM of a benchmark would leave four workers that run forever."""
     product = tmp_path / "product"
     with subprocess.Popen(

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from stream_app.worker.pages.metrics import METRICS, PROCESS_METRICS, Kind, Metric
+from stream_app.worker.reports.metrics import METRICS, PROCESS_METRICS, Kind, Metric
 from tests.ops.monitoring import DASHBOARD, MONITORING, ROOT, queries
 
 DECLARED = {metric.name: metric for metric in (*METRICS, *PROCESS_METRICS)}

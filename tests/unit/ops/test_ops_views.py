@@ -67,7 +67,7 @@ def test_challengers_are_compared_with_the_champion() -> None:
     ("milliseconds", "text"),
     [(None, "-"), (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (90_000, "1.5 min"), (7_200_000, "2.0 h")],
 )
-def test_durations(milliseconds: int | None, text: str) -> None:
+def test_views_print_durations_in_a_fitting_unit(milliseconds: int | None, text: str) -> None:
     """Delays go from milliseconds to days, so a single unit would be unreadable."""
     assert duration(milliseconds) == text
 

@@ -19,7 +19,7 @@ def values(name: str) -> list[str]:
     return re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
 
 
-def test_what_a_person_must_correct_is_not_restarted() -> None:
+def test_systemd_restarts_no_worker_that_a_person_must_correct() -> None:
     """A worker with a wrong password that starts every ten seconds locks its account; one that fails must come back."""
     classes = {one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.ArebaError)}
     by_person = {errors.ConfigurationError.exit_code, errors.FencedAgainError.exit_code}

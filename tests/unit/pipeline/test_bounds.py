@@ -99,7 +99,7 @@ def test_ten_full_streams_a_day_later() -> None:
     assert sum(records for records, _ in sizes) == len(STREAMS) * (each + 1)
 
 
-def test_what_a_reset_leaves_has_its_room() -> None:
+def test_records_that_a_reset_closes_have_their_room() -> None:
     """The batch after a reset begins with all open records of the stream; its own records get the remaining room."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
     task.step(_examples("s0", 100, 1_000), NONE)
@@ -112,7 +112,7 @@ def test_what_a_reset_leaves_has_its_room() -> None:
 
 
 @pytest.mark.parametrize("ends", ["advance", "expiry"])
-def test_what_closes_a_stream(ends: str) -> None:
+def test_records_that_a_mark_closes_have_their_room(ends: str) -> None:
     """Marks close what a later record would close; if both are in one batch, it is cut before what has no room."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
     for name in STREAMS:
@@ -197,7 +197,7 @@ def test_a_stream_holds_no_more_than_one_transaction_takes(name: str) -> None:
         JoinSettings.model_validate({name: MAX_HELD + 1})
 
 
-def test_what_is_above_a_lowered_bound_goes_in_parts() -> None:
+def test_examples_above_a_lowered_bound_go_in_parts() -> None:
     """Eight hundred thousand evictions by one record would be the transaction that the bound prevents."""
     task = Task(0, _config(join={"max_pending_per_stream": 15_000}).task_settings(), ("examples", "labels"))
     task.step(_examples("s0", 15_000, 1_000), NONE)

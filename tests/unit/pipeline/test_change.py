@@ -110,7 +110,7 @@ def at_its_lowest(detector: Any) -> bool:  # noqa: ANN401  (River's)
 @pytest.mark.parametrize("fading", [0.99, 0.9])
 @pytest.mark.parametrize("name", ["hddm", "ddm"])
 @pytest.mark.parametrize("seed", range(4))
-def test_as_river_finds_it(name: ChangeDetector, seed: int, fading: float) -> None:
+def test_detectors_give_the_flags_of_river(name: ChangeDetector, seed: int, fading: float) -> None:
     """Users who know these detectors from River get the same flags, for each class and to the label."""
     binary = river()
     random = np.random.default_rng(seed)
@@ -233,7 +233,7 @@ def test_reports_between_labels() -> None:
     assert found == [NOTHING, NOTHING, every[499], every[499], every[599]]
 
 
-def test_a_damaged_state_is_refused() -> None:
+def test_a_damaged_state_of_a_detector_is_refused() -> None:
     """A snapshot of something else must not become a metric."""
     arrays = dict(ChangeMonitor("hddm", 0.99).arrays())
     for name in arrays:

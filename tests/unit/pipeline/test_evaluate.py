@@ -64,7 +64,7 @@ def test_cuts_and_a_restored_state_give_the_same_bits(cut: int) -> None:
     assert prequential.sums().tobytes() == whole[-1].tobytes()
 
 
-def test_a_damaged_state_is_refused() -> None:
+def test_a_damaged_state_of_a_metric_is_refused() -> None:
     """A snapshot of something else must not become a metric."""
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         Prequential().load({})

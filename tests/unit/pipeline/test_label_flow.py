@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from stream_app import events
 from stream_app.backends.clock import ManualClock
 from stream_app.config import Config
 from stream_app.pipeline.task import Task
@@ -16,10 +15,11 @@ from stream_app.records import Example, Label, Metric
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.health import HealthObserver
-from stream_app.worker.stream_warnings import NAMED_STREAMS
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.events import RoundEnded
+from stream_app.worker.reports.log import NAMED_STREAMS, WARNING_INTERVAL_S
+from stream_app.worker.reports.observer import Observer
+from stream_app.worker.stream_watch import MissingLabels
 from tests.support.world import World, make_config, started, take_turns
 
 TTL_MS = 60_000
@@ -98,7 +98,7 @@ def test_streams_with_few_examples_or_labels_are_silent_and_well() -> None:
     assert flow.silence_ms > 5 * 100 * 10, "five labels and more were due: a label comes for each hundredth example"
 
 
-def test_nothing_is_usual_at_first() -> None:
+def test_a_new_stream_has_no_usual_delay() -> None:
     """A stream whose labels take a day has no usual delay on its first day."""
     fed = _Fed()
     flow = fed.feed([(number, 10 * number + 1) for number in range(500)])
@@ -126,7 +126,7 @@ def test_labels_without_delay() -> None:
         fed.feed([], [(number, 100 * number + 1)])
 
 
-def test_the_share_of_unlabelled() -> None:
+def test_too_many_unlabelled_examples_are_reported() -> None:
     """The flow reports it if too many examples end without a label, even if some labels come."""
     fed = _Fed()
     now_ms = _usual(fed, 4 * WINDOW, interval_ms=100, every=4)
@@ -166,7 +166,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """A worker reports it in metrics and with one warning, also after it takes over the task; outputs do not change."""
     caplog.set_level(logging.INFO)
     world = World(make_config(worker={"max_batch_records": 50, "snapshot_after_ms": 0}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     member = started(world.worker(observer=observer))
     _send(world, 0, 150)
     take_turns(member, until=lambda: any(task.offsets == (150, 150) for task in member.tasks))
@@ -191,7 +191,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
         (logging.WARNING, True)
     ]
 
-    again = HealthObserver(world.clock)
+    again = Observer(world.clock, publishes=True)
     other = started(world.worker(observer=again))
     take_turns(other, until=lambda: len(other.tasks) == 2 and all(task.state is TaskState.LIVE for task in other.tasks))
     for _ in range(2):
@@ -204,8 +204,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     other.turn()
     other.turn()
     assert _flow(again)["areba_labels_missing"] == 0
-    texts = (events.LABELS_RETURNED.name, events.LABELS_RETURNED.text.format(task=0, stream="s0"))
-    assert "".join(texts) in caplog.messages
+    assert "labels task=0 stream='s0': they are coming again" in caplog.messages
 
 
 def test_labels_that_meet_no_example() -> None:
@@ -230,7 +229,7 @@ def test_labels_that_meet_no_example() -> None:
 def test_a_table_that_is_almost_full(is_labelled: bool, counted: int, caplog: pytest.LogCaptureFixture) -> None:
     """Before examples are evicted whose labels come later: a line, and an alert unless no label ever came."""
     world = World(make_config(join={"max_pending_per_stream": 20}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     member = started(world.worker(observer=observer))
     _send(world, 0, 1, labelled=is_labelled)
     _send(world, 1, 18, labelled=False)
@@ -238,7 +237,7 @@ def test_a_table_that_is_almost_full(is_labelled: bool, counted: int, caplog: py
     for _ in range(3):
         world.clock.advance(2)
         member.turn()
-    lines = [message for message in caplog.messages if message.startswith(events.TABLE_NEAR_BOUND.name)]
+    lines = [message for message in caplog.messages if message.startswith("table-near-bound")]
     assert len(lines) == 1
     assert "join.max_pending_per_stream" in lines[0]
     assert observer.figures.values()[metrics.CROWDED_STREAMS]["0",] == counted
@@ -248,32 +247,33 @@ def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
     """A producer of labels that stops affects all its streams: that is one line, not ten thousand."""
     world = World()
     observer = Observer(world.clock)
-    observer.assigned([0])
+    missing = MissingLabels(observer)
     silent = LabelFlow(10_000, 1_000, 1.0, 100, None)
     for number in range(500):
-        observer.labels(0, f"s{number}", silent.problem(1.0), 100)
-    observer.round_ended(0.0)
-    observer.labels(0, "later", silent.problem(1.0), 100)
-    observer.round_ended(0.0)
+        missing.look(0, f"s{number}", silent.problem(1.0), 100)
+    observer.emit(RoundEnded(0.0))
+    missing.look(0, "later", silent.problem(1.0), 100)
+    observer.emit(RoundEnded(0.0))
     [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert line.endswith(f"and of {500 - NAMED_STREAMS} more streams")
     world.clock.advance(WARNING_INTERVAL_S)
-    observer.round_ended(0.0)
+    observer.emit(RoundEnded(0.0))
     assert "'later'" in caplog.records[-1].getMessage()
 
 
 def test_labels_that_were_forgotten_have_not_come_again(caplog: pytest.LogCaptureFixture) -> None:
     """The log said "they are coming again" of a stream without any label, once its closed ids were forgotten."""
     observer = Observer(ManualClock())
+    missing = MissingLabels(observer)
     with caplog.at_level(logging.INFO):
-        assert observer.labels(0, "s0", "100.0% of the newest examples ended without a label", 0)
-        observer.round_ended(0.0)
-        assert observer.labels(0, "s0", None, 0)
+        assert missing.look(0, "s0", "100.0% of the newest examples ended without a label", 0)
+        observer.emit(RoundEnded(0.0))
+        assert missing.look(0, "s0", None, 0)
         assert not any("coming again" in message for message in caplog.messages)
-        assert not observer.labels(0, "s0", None, 1)
+        assert not missing.look(0, "s0", None, 1)
     assert any("coming again" in message for message in caplog.messages)
-    assert observer.labels(0, "s0", "silent", 5)
-    observer.round_ended(WARNING_INTERVAL_S)
+    assert missing.look(0, "s0", "silent", 5)
+    observer.emit(RoundEnded(WARNING_INTERVAL_S))
     caplog.clear()
-    assert not observer.labels(0, "s0", None, 0), "the stream was reset"
+    assert not missing.look(0, "s0", None, 0), "the stream was reset"
     assert not caplog.messages

@@ -59,7 +59,7 @@ def test_the_dead_letter_says_how_late_and_which_setting() -> None:
     assert all("came 1 d 2" in letter.message and f"join.ttl_ms is {DAY_MS}" in letter.message for letter in letters)
 
 
-def test_the_log_says_it_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_reports_late_labels_at_once(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody looks into a dead letter before a line of the log says that there are any."""
     run(3, ttl_ms=DAY_MS)
     [line] = [message for message in caplog.messages if message.startswith("dead-letters")]
@@ -67,7 +67,7 @@ def test_the_log_says_it_at_once(caplog: pytest.LogCaptureFixture) -> None:
     assert "join.ttl_ms" in line
 
 
-def test_inspect_says_it() -> None:
+def test_inspect_reports_late_labels() -> None:
     """Its hint leads to a dead letter that names the setting, not to a row of dashes."""
     dead = (Buried("late-label", 7, 41, "pumps"),)
     flow = LabelFlow(None, None, 0.0, 0, 1.0)
@@ -140,6 +140,6 @@ def test_each_cause_names_what_decided(cause: Cause) -> None:
         (90_061_000, "1 d 1 h"),
     ],
 )
-def test_durations(milliseconds: int, text: str) -> None:
+def test_a_late_label_is_reported_with_its_delay(milliseconds: int, text: str) -> None:
     """Two units suffice to choose a setting."""
     assert duration(milliseconds) == text

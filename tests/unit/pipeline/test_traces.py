@@ -11,7 +11,9 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import UNREADABLE_HEADERS, Header
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import NameList
-from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
+from stream_app.worker.reports import events
+from stream_app.worker.reports.log import WARNING_INTERVAL_S
+from stream_app.worker.reports.observer import Observer
 
 VALID = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -21,7 +23,7 @@ LATER = b"cc" + VALID[2:]
 @pytest.mark.parametrize(
     "value", [VALID, VALID[:-2] + b"00", VALID[:-2] + b"ff", LATER, LATER + b"-what-the-future-has"]
 )
-def test_what_w3c_allows(value: bytes) -> None:
+def test_traces_that_w3c_allows_are_kept(value: bytes) -> None:
     """A trace may have any flags, and in a later version more fields after a dash."""
     assert is_trace(value)
 
@@ -50,7 +52,7 @@ def test_what_w3c_allows(value: bytes) -> None:
         b"0" * 1_000_000,
     ],
 )
-def test_what_it_does_not(value: bytes | None) -> None:
+def test_traces_that_w3c_forbids_are_dropped(value: bytes | None) -> None:
     """A header of a megabyte would make a prediction that its topic never accepts."""
     assert not is_trace(value)
 
@@ -60,7 +62,7 @@ def _records(headers: Mapping[int, Sequence[Header]]) -> RawRecords:
     return RawRecords.of(numbers, numbers.copy(), [None] * 7, [b"x"] * 7, headers)
 
 
-def test_what_is_dropped_is_counted() -> None:
+def test_records_with_dropped_traces_are_counted() -> None:
     """Records are counted, also those with two traces: 20,000 valid traces are as heavy as one invalid trace."""
     trace, other = ("traceparent", VALID), ("source", b"x" * 100)
     examples = _records(
@@ -75,14 +77,14 @@ def test_what_is_dropped_is_counted() -> None:
     assert set(map(str, batch.traces(np.arange(14, dtype=np.int32)).values())) == {str([trace])}
 
 
-def test_it_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_traces_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """The line has the count since the previous line, because such a producer does it with every record."""
     clock = ManualClock()
     observer = Observer(clock)
     with caplog.at_level("WARNING"):
         for _ in range(3):
-            observer.dropped_traces(1, 5)
+            observer.emit(events.TracesDropped(1, 5))
         clock.advance(WARNING_INTERVAL_S)
-        observer.dropped_traces(1, 5)
+        observer.emit(events.TracesDropped(1, 5))
     found = [getattr(record, "fields", {}) for record in caplog.records]
     assert found == [{"task": 1, "records": 5}, {"task": 1, "records": 15}]

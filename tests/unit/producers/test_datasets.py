@@ -232,7 +232,7 @@ def test_a_damaged_container_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         datasets.load("cervical")
 
 
-def test_nothing_is_unpickled() -> None:
+def test_no_pickle_of_a_data_set_is_loaded() -> None:
     """An array file may contain a pickle, which can run code."""
     buffer = io.BytesIO()
     np.save(buffer, np.array([{}], dtype=object), allow_pickle=True)

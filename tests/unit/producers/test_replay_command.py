@@ -142,7 +142,7 @@ def test_the_shorter_retention_time_counts() -> None:
     assert check_topics(cluster, plan_of()) == 1_000  # type: ignore[arg-type]
 
 
-def test_what_the_topics_refuse_counts_as_what_they_delete() -> None:
+def test_a_replay_heeds_the_event_times_that_topics_refuse() -> None:
     """Otherwise the first record of a long replay would be refused, with INVALID_TIMESTAMP."""
     cluster = FakeCluster()
     settings = {"retention.ms": "1000", "message.timestamp.before.max.ms": "300"}

@@ -7,6 +7,7 @@ import pytest
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import TransactionAbortedError, UnknownOutcomeError
 from stream_app.live import snapshot_writer
+from stream_app.record_columns import OutputRecords
 from stream_app.records import Example
 from stream_app.serialization import codec
 from tests.support.changelog import (
@@ -206,3 +207,22 @@ def test_a_whole_snapshot_that_progress_does_not_name_is_not_used() -> None:
         manifest_at(world, number, named[number][0].manifest.offset).sequence for number in range(PARTITIONS)
     ]
     assert world.outputs() == undisturbed_outputs(7, 7, 7, 5)
+
+
+def test_a_snapshot_is_not_named_before_it_can_be_read() -> None:
+    """A restore would take a snapshot whose markers are lost with its writer, and find nothing there."""
+    world = saved_world(21)
+    named = [snapshots_of(world, number) for number in range(PARTITIONS)]
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 21))
+    other = world.open_transaction("other")
+    other.initialise()
+    other.begin()
+    other.produce(changelog_of(world, 0), OutputRecords.of([b"key"], [b"value"], [1]))
+    other.flush()
+    world.send(5, first=21)
+    take_turns(member, until=all_at(member, 26))
+    take_turns(member, until=lambda: snapshots_of(world, 1) != named[1])
+    assert snapshots_of(world, 0) == named[0]
+    other.abort()
+    take_turns(member, until=lambda: snapshots_of(world, 0) != named[0])

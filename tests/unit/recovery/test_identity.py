@@ -199,7 +199,7 @@ def test_another_application_reads_the_new_topic_from_its_beginning() -> None:
     take_turns(member, until=all_at(member, 30))
 
 
-def test_what_was_recorded_without_ids_is_not_compared() -> None:
+def test_topics_that_were_recorded_without_ids_are_not_compared() -> None:
     """A broker older than topic ids is served as it is."""
     world = _processed()
     topics = world.broker._topics

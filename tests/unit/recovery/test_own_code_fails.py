@@ -60,7 +60,7 @@ class FussyNetwork(torch.nn.Module):
 
 @pytest.mark.slow(2)
 @pytest.mark.parametrize("learner", [{"method": f"{HERE}Fussy"}, {"method": "areba", "network": f"{HERE}FussyNetwork"}])
-def test_its_task_is_parked_and_the_others_continue(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_learner_parks_its_task_alone(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """An error in one stream's learner must not stop the streams of other tasks."""
     world = World(make_config(learners={"areba": {"method": "areba"}, "mine": learner}))
     world.send(2)

@@ -47,7 +47,7 @@ def test_a_letter_fits_wherever_it_can() -> None:
         assert batch_bytes(fitted(WHOLE, OURS, size - 1)) == smaller
 
 
-def test_what_is_empty_is_not_lost() -> None:
+def test_a_null_value_of_a_dead_letter_stays_null() -> None:
     """A null value remains null, and nothing is reported about it."""
     letter = fitted(Fields(None, None, [("source", b"h" * 1_000)]), OURS, 300)
     assert set(read_left_out(letter.headers)[1]) == {"headers"}

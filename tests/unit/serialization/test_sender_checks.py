@@ -85,7 +85,7 @@ def test_features_in_any_kind_of_number_are_sent(features: Sequence[float]) -> N
         Mark("s", MarkKind.ADVANCE, time_ms=1.5),  # type: ignore[arg-type]
     ],
 )
-def test_what_a_topic_cannot_carry_is_an_error(record: Example | Label | Mark) -> None:
+def test_a_number_that_a_topic_cannot_carry_is_an_error(record: Example | Label | Mark) -> None:
     """Not only classes were cut to whole numbers."""
     with pytest.raises(ValueError, match=r"\w"):
         encode(record)

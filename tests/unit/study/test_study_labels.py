@@ -16,7 +16,7 @@ def _checks(complaint: int | None) -> Checks:
     return Checks(labelled_examples=0, timeout_examples=200, complaint_examples=complaint)
 
 
-def test_which_labels_follow_a_prediction() -> None:
+def test_labels_that_follow_a_prediction_miss_no_missed_positive() -> None:
     """A missed positive must not get its true label early: then the experiment would have no missing labels."""
     seen = {
         (predicted, truth, complaint): list(labels_of(7, truth, predicted, _checks(complaint), 49))

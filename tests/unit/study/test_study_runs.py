@@ -69,7 +69,7 @@ def test_where_batches_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert (whole.scores == cut.scores).all()
 
 
-def test_what_a_repetition_varies() -> None:
+def test_a_repetition_varies_data_seeds_or_both() -> None:
     """Data, seeds of learners, or both vary; the first prediction shows the initial weights."""
 
     def first(varies: Varies, repetition: int) -> tuple[bytes, bytes]:
@@ -249,7 +249,7 @@ def test_another_version_of_an_own_learner_begins_anew(tmp_path: Path, monkeypat
     assert own_code(_run()) == ""
 
 
-def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+def test_stored_predictions_are_read_bit_for_bit(tmp_path: Path) -> None:
     """Bits are packed: none may be lost, and the length need not be a multiple of 8."""
     run, store, result = _run(), _store(tmp_path), _result(0.3)
     store.put(run, 0, result)

@@ -80,7 +80,7 @@ def test_check_sees_topics_that_were_created_again(world: World, name: str, leve
 
 @pytest.mark.parametrize("names", [["predictions"], ["outcomes"], ["metrics"], ["predictions", "dead_letters"]])
 @pytest.mark.parametrize("rerun", [True, False])
-def test_verify_says_it_once(world: World, names: list[str], *, rerun: bool) -> None:
+def test_verify_reports_a_created_topic_once(world: World, names: list[str], *, rerun: bool) -> None:
     """Each lost record was a finding, 609 of them, for ever."""
     for name in names:
         topic = getattr(world.config.topics, name)

@@ -203,7 +203,7 @@ def test_the_file_of_another_application_is_refused(application: VerifiedApplica
             application.verify(path)
 
 
-def test_nothing_is_written_after_a_crash(
+def test_a_crash_leaves_the_last_checkpoint_whole(
     application: VerifiedApplication, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full: yesterday's file is still there, and no half of today's."""

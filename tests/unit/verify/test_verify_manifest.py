@@ -68,7 +68,7 @@ def replayed(folder: Path, faults: Faults) -> Replay:
     return Replay(broker, path)
 
 
-def test_what_was_sent_is_there(tmp_path: Path) -> None:
+def test_verify_finds_every_record_of_the_manifest(tmp_path: Path) -> None:
     """The replayer's manifest and the topics agree, with any injected faults."""
     faults = Faults(duplicates=0.1, dropped=0.1, conflicting_labels=0.1, garbage=0.1)
     report = replayed(tmp_path, faults).report()

@@ -4,18 +4,16 @@ from typing import Any
 
 import pytest
 
-from stream_app import events
 from stream_app.records import Example, Label, Metric
 from stream_app.serialization import codec
-from stream_app.worker.observer import WARNING_INTERVAL_S
-from stream_app.worker.state_watch import LINES_PER_INTERVAL
+from stream_app.worker.reports.log import CHANGES_PER_INTERVAL, WARNING_INTERVAL_S
 from stream_app.worker.worker import Worker
 from tests.support.world import World, make_config, reaches, started, take_turns
 
 PHASE = 400
 """Examples between two drifts."""
 
-LEARNERS = LINES_PER_INTERVAL + 3
+LEARNERS = CHANGES_PER_INTERVAL + 3
 
 
 def _world(learners: int) -> World:
@@ -50,7 +48,7 @@ def _process(world: World, member: Worker, phase: int) -> None:
 
 def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     found = [record.__dict__ for record in caplog.records]
-    return [record["fields"] for record in found if record.get("event") == events.CHANGE_FLAGGED.name]
+    return [record["fields"] for record in found if record.get("event") == "change-flagged"]
 
 
 def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,13 +97,13 @@ def test_few_lines_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     member = started(world.worker())
     _process(world, member, 0)
     _process(world, member, 1)
-    assert len(_lines(caplog)) == LINES_PER_INTERVAL
+    assert len(_lines(caplog)) == CHANGES_PER_INTERVAL
     metrics = [codec.decode_one(value) for _, value, *_ in world.rows("metrics", 0)]
     newest = {metric.learner: metric.changes for metric in metrics if isinstance(metric, Metric)}
-    left_out = sum(newest.values()) - LINES_PER_INTERVAL
+    left_out = sum(newest.values()) - CHANGES_PER_INTERVAL
     assert left_out > 0
     world.clock.advance(WARNING_INTERVAL_S)
     _process(world, member, 2)
     lines = _lines(caplog)
-    assert len(lines) == 2 * LINES_PER_INTERVAL
-    assert [line["left_out"] for line in lines[LINES_PER_INTERVAL:]] == [left_out, *[0] * (LINES_PER_INTERVAL - 1)]
+    assert len(lines) == 2 * CHANGES_PER_INTERVAL
+    assert [line["left_out"] for line in lines[CHANGES_PER_INTERVAL:]] == [left_out, *[0] * (CHANGES_PER_INTERVAL - 1)]

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from stream_app import events
 from stream_app.records import Example
 from stream_app.serialization import codec
-from stream_app.worker.observer import WARNING_INTERVAL_S
+from stream_app.worker.reports.log import WARNING_INTERVAL_S
 from stream_app.worker.worker import Worker
 from tests.support.world import World, make_config, reaches, started, take_turns
 
@@ -34,7 +33,7 @@ def _look(world: World, member: Worker, seconds: float) -> None:
 
 def _lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
     found = [record.__dict__ for record in caplog.records]
-    lines: list[dict[str, Any]] = [one["fields"] for one in found if one.get("event") == events.VALUES_LIMITED.name]
+    lines: list[dict[str, Any]] = [one["fields"] for one in found if one.get("event") == "values-limited"]
     return [(line["learner"], line["examples"]) for line in lines]
 
 

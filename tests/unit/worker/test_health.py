@@ -20,10 +20,10 @@ from stream_app.live.live_task import BatchCounts
 from stream_app.lost_markers.open_transactions import HANGS_AFTER_S
 from stream_app.record_columns import OutputRecords
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import STEP_LIMIT_S, Observer
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.health import READY_LIMIT_S, HealthObserver
-from stream_app.worker.pages.http import PageServer, pages_of
+from stream_app.worker.reports import events, metrics
+from stream_app.worker.reports.health import READY_LIMIT_S
+from stream_app.worker.reports.http import PageServer, pages_of
+from stream_app.worker.reports.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.worker import Worker
 from tests.support.damages.world import stopped_world
 from tests.support.pages import get
@@ -44,7 +44,7 @@ STOPPED = (
 
 
 @contextlib.contextmanager
-def _served(observer: HealthObserver) -> Iterator[int]:
+def _served(observer: Observer) -> Iterator[int]:
     with closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server:
         yield server.port
 
@@ -71,7 +71,7 @@ def _states(samples: dict[str, float]) -> dict[str, str]:
 def test_the_life_of_a_worker() -> None:
     """Ready once all is restored, not before, nor during a rebalance; counts follow what it did."""
     world = World(make_config(worker={"snapshot_after_ms": 0}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     world.send(7)
     with _served(observer) as port:
         assert get(port) == (503, "the group was not joined yet\n")
@@ -97,14 +97,14 @@ def test_the_life_of_a_worker() -> None:
         assert all(name.endswith("_total") for name in tasks), "gauges of tasks that others have now"
 
 
-def _restarted(count: int) -> tuple[World, Worker, HealthObserver]:
+def _restarted(count: int) -> tuple[World, Worker, Observer]:
     """Return a world with a new worker that has to process this many records again, a batch each."""
     world = World(make_config(worker={"max_batch_records": 1}))
     world.send(count)
     first = started(world.worker())
     take_turns(first, until=all_at(first, count))
     world.use(TickingClock())
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     return world, started(world.worker(observer=observer)), observer
 
 
@@ -129,7 +129,7 @@ def test_restoring_is_not_ready() -> None:
 
 def test_a_stopped_stream_and_its_end() -> None:
     """The page shows the reason and the command; the worker is ready, for the sake of the other streams."""
-    observer = HealthObserver(ManualClock())
+    observer = Observer(ManualClock(), publishes=True)
     world, member = stopped_world(observer=observer)
     with _served(observer) as port:
         assert get(port) == (200, f"task 0: live\n{STOPPED}\ntask 1: live\n")
@@ -148,7 +148,7 @@ def test_a_task_that_cannot_be_restored() -> None:
     first = started(world.worker())
     take_turns(first, until=all_at(first, 5))
     world.put("progress", 0, None, b"not ours")
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     again = started(world.worker(observer=observer))
     take_turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.PARKED, TaskState.LIVE])
     text = observer.health().ready_text()
@@ -166,7 +166,7 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
     place = TopicPartition(world.config.topics.predictions, 1)
     dead.produce(place, OutputRecords.of([b"s"], [b"never committed"], [1]))
     world.send(7)
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     member = started(world.worker(observer=observer, joins=True))
     with _served(observer) as port:
         take_turns(member, until=lambda: [task.offsets for task in member.tasks] == [(7, 7)])
@@ -187,7 +187,7 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
 def test_aborts_are_counted() -> None:
     """Tasks that wait to be restored are not shown as live."""
     world = World()
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     world.send(20)
     failing = FailingTransaction(world.broker, dict.fromkeys((1, 3), TransactionAbortedError))
     member = started(world.worker(transaction=failing, observer=observer))
@@ -210,9 +210,9 @@ def test_aborts_are_counted() -> None:
 
 def test_a_member_without_tasks_is_ready() -> None:
     """More workers than partitions: the others stand by, and raise no alarm."""
-    observer = HealthObserver(ManualClock())
-    observer.assigned([])
-    observer.round_ended(0.0)
+    observer = Observer(ManualClock(), publishes=True)
+    observer.emit(events.Assigned([]))
+    observer.emit(events.RoundEnded(0.0))
     health = observer.health()
     assert (health.is_ready, health.ready_text()) == (True, "the group gave this worker no task\n")
 
@@ -288,7 +288,7 @@ def _until(condition: Callable[[], bool]) -> None:
 def test_a_learner_that_sleeps_for_ever() -> None:
     """What a user would lose: a worker that hangs for days and is never restarted, since every page says 200."""
     world = World(make_config(learners={"mine": {"method": f"{__name__}:Sleeper"}}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     member = started(world.worker(observer=observer))
     with _served(observer) as port:
         take_turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
@@ -312,7 +312,7 @@ def test_a_learner_that_sleeps_for_ever() -> None:
 def test_a_stopped_broker() -> None:
     """It never makes a worker look dead: to restart all workers would not help. Nor does it look ready."""
     world = World()
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     stopped = _Stopped(world.broker, world.config.transactional_id, timeout_s=10_000.0)
     member = started(world.worker(transaction=stopped, observer=observer))
     with _served(observer) as port:
@@ -334,7 +334,7 @@ def test_a_stopped_broker() -> None:
 def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
     """Idle rounds end, so only the age of the last answer shows it."""
     world = World()
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     silence_s = 0.0
     member = started(world.worker(observer=observer, silence_s=lambda: silence_s))
     take_turns(member, until=lambda: observer.health().is_ready)
@@ -343,7 +343,7 @@ def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
     health = observer.health()
     assert (health.is_ready, health.is_alive) == (False, True)
     assert health.ready_text().startswith("no Kafka broker has answered for 18 s\n")
-    observer.cut_off(": the certificate has expired")
+    observer.emit(events.CutOff(": the certificate has expired"))
     text = observer.health().ready_text()
     assert text.startswith("no Kafka broker has answered for 18 s: the certificate has expired\n"), "it says why"
     silence_s = 0.0
@@ -369,8 +369,8 @@ def test_a_long_restore_is_alive() -> None:
 def test_compiling_gets_ahead() -> None:
     """Compiling takes minutes, function by function; only one function that takes too long is a standstill."""
     clock = ManualClock()
-    observer = HealthObserver(clock)
-    with observer.step("compiling"), reporting_compiled(observer.progressed):
+    observer = Observer(clock, publishes=True)
+    with observer.step("compiling"), reporting_compiled(lambda: observer.emit(events.StepProgressed())):
         clock.advance(STEP_LIMIT_S + 1)
         assert not observer.health().is_alive
         compile_now: Any = numba.njit  # without a cache
@@ -385,9 +385,9 @@ def test_compiling_gets_ahead() -> None:
 
 def test_every_metric_is_published() -> None:
     """By name and meaning, with what a scraper wants to know of the build and the process."""
-    observer = HealthObserver(ManualClock())
-    observer.assigned([3])
-    observer.committed(3, (1, 1), BatchCounts((1, 1), {"predictions": 5}))
+    observer = Observer(ManualClock(), publishes=True)
+    observer.emit(events.Assigned([3]))
+    observer.emit(events.BatchCommitted(3, (1, 1), BatchCounts((1, 1), {"predictions": 5})))
     with _served(observer) as port:
         _, text = get(port, "/metrics")
         described = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_app import events
 from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.source import EmbeddedSource
@@ -17,8 +16,8 @@ from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.worker import worker
-from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.rounds import BatchLimits
 from stream_app.worker.worker import Worker
 from tests.support.world import (
@@ -86,7 +85,9 @@ class _Fenced(EmbeddedTransaction):
         (0.0, 11.0, False, False),
     ],
 )
-def test_who_was_fenced_by_whom(age_s: float, open_s: float, was_fenced: bool, again: bool) -> None:
+def test_a_fenced_worker_is_distinguished_from_a_slow_transaction(
+    age_s: float, open_s: float, was_fenced: bool, again: bool
+) -> None:
     """A second worker of one name ends with status 5, a timed-out transaction with 4, at any speed of the machine."""
     world = World()
     member = world.worker(transaction=_Fenced(world, open_s), was_fenced=was_fenced)
@@ -118,7 +119,7 @@ def test_a_closing_error_does_not_hide_the_first(caplog: pytest.LogCaptureFixtur
     member._ports.source.close = fail  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
         member.run(lambda: 1 // 0 == 0)
-    assert [getattr(record, "event", None) for record in caplog.records] == [events.CLOSING_FAILED.name]
+    assert [getattr(record, "event", None) for record in caplog.records] == ["closing-failed"]
 
 
 # The loop -------------------------------------------------------------------------------------------------------------

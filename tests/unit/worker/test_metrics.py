@@ -2,6 +2,7 @@
 
 import http.client
 import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
@@ -12,17 +13,19 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.cli.restart import Restarts
+from stream_app.cli.start import report_restarts
 from stream_app.config import Config
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label, Metric
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.figures import COMMIT_BOUNDS_S, Figures
-from stream_app.worker.pages.health import HealthObserver
-from stream_app.worker.pages.http import PageServer, pages_of
-from stream_app.worker.pages.lag import MAX_POINTS, Lag
-from stream_app.worker.pages.metrics import PUBLISHED_STREAMS, Kind, Unit
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.figures import COMMIT_BOUNDS_S, Figures
+from stream_app.worker.reports.http import PageServer, pages_of
+from stream_app.worker.reports.lag import MAX_POINTS, Lag
+from stream_app.worker.reports.metrics import PUBLISHED_STREAMS, Kind, Unit
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
 from tests.support.world import World, all_at, make_config, started, take_turns
@@ -31,12 +34,12 @@ Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @contextmanager
-def _served(observer: HealthObserver) -> Iterator[int]:
+def _served(observer: Observer) -> Iterator[int]:
     with closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server:
         yield server.port
 
 
-def _samples(observer: HealthObserver) -> Samples:
+def _samples(observer: Observer) -> Samples:
     with _served(observer) as port:
         _, text = get(port, "/metrics")
     families = text_string_to_metric_families(text)
@@ -72,7 +75,7 @@ def test_a_name_says_kind_and_unit() -> None:
 
 def test_exactly_what_is_declared_is_published() -> None:
     """A metric of the reference that is never published makes an alert that never fires."""
-    observer = HealthObserver(ManualClock())
+    observer = Observer(ManualClock(), publishes=True)
     with _served(observer) as port:
         families = [*text_string_to_metric_families(get(port, "/metrics")[1])]
     found = {family.name + ("_total" if family.type == "counter" else ""): family for family in families}
@@ -83,10 +86,10 @@ def test_exactly_what_is_declared_is_published() -> None:
         assert found[name].documentation, name
 
 
-def test_what_a_worker_did_is_counted() -> None:
+def test_metrics_equal_the_records_in_the_topics() -> None:
     """Each total equals the records in the topics, and the gauges equal the task's state."""
     world = World(make_config(worker={"snapshot_after_ms": 0}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     world.send(40, partitions=[0])
     world.put("examples", 0, b"s0", b"garbage", 10_000)
     member = started(world.worker(observer=observer))
@@ -125,7 +128,7 @@ def test_what_a_worker_did_is_counted() -> None:
 def test_lag_is_what_nobody_has_processed() -> None:
     """While a worker is stopped, its lag grows; when it has caught up there is no lag."""
     world = World()
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     world.send(1, partitions=[0])
     member = started(world.worker(observer=observer))
     take_turns(member, until=lambda: any(task.offsets == (1, 1) for task in member.tasks))
@@ -145,7 +148,7 @@ def test_lag_is_what_nobody_has_processed() -> None:
 def test_lag_behind_an_open_transaction() -> None:
     """Records that a producer's open transaction holds back are unprocessed, although the input was read to its end."""
     world = World()
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     world.send(2, partitions=[0])
     member = started(world.worker(observer=observer))
     take_turns(member, until=lambda: any(task.offsets == (2, 2) for task in member.tasks))
@@ -195,7 +198,7 @@ def test_the_number_of_series_is_bounded() -> None:
     streams = PUBLISHED_STREAMS + 25
     settings = {"application": {"id": "app", "instance": "w"}, "limits": {"max_streams_per_task": 1_000}}
     world = World(Config.model_validate({**settings, "unknown_streams": "model"}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     for number in range(streams):
         key = f"u{number}".encode()
         world.put("examples", 0, key, codec.encode(Example(key.decode(), "1", [1.0])), 1)
@@ -230,8 +233,9 @@ def test_the_histogram_of_commits() -> None:
 
 def test_restarts_are_published() -> None:
     """A worker that restarts itself repeatedly looks healthy between two restarts."""
-    observer = HealthObserver(ManualClock())
-    observer.restarted(errors=3, outages=1, was_fenced=True)
+    observer = Observer(ManualClock(), publishes=True)
+    now_s = time.time()
+    report_restarts(Restarts((now_s,) * 3, (now_s,)), observer.figures, was_fenced=True)
     samples = _samples(observer)
     assert _of(samples, "areba_recent_restarts", cause="error") == 3
     assert _of(samples, "areba_recent_restarts", cause="outage") == 1
@@ -243,7 +247,7 @@ def test_restarts_are_published() -> None:
 def test_no_page_can_be_framed_or_changed(path: str, method: str) -> None:
     """A site that an operator visits must not show a worker's page as its own, and no page takes anything."""
     with (
-        _served(HealthObserver(ManualClock())) as port,
+        _served(Observer(ManualClock(), publishes=True)) as port,
         closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection,
     ):
         connection.request(method, path, body=b"" if method == "POST" else None)

@@ -13,9 +13,10 @@ from stream_app.errors import TransactionAbortedError
 from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import Example, Label, Reason, Side
 from stream_app.serialization import codec
-from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.figures import Figures
+from stream_app.worker.reports import events, metrics
+from stream_app.worker.reports.figures import Figures
+from stream_app.worker.reports.log import WARNING_INTERVAL_S
+from stream_app.worker.reports.observer import Observer
 from tests.support.world import FailingTransaction, World, reaches, started, take_turns
 
 WARNING = re.compile(
@@ -99,20 +100,20 @@ def test_only_what_was_committed_counts(caplog: pytest.LogCaptureFixture) -> Non
 def test_names_of_records_are_escaped(name: str | None, caplog: pytest.LogCaptureFixture) -> None:
     """A record cannot write control characters to an operator's terminal, or forge a line of the log."""
     observer = Observer(ManualClock())
-    observer.assigned([0])
-    observer.dead_letters(0, [DeadCount(Reason.UNKNOWN_STREAM, name, Side.EXAMPLES, 1, 7)], {})
+    observer.emit(events.Assigned([0]))
+    observer.emit(events.DeadLettersWritten(0, [DeadCount(Reason.UNKNOWN_STREAM, name, Side.EXAMPLES, 1, 7)], {}))
     [(*_, stream, _, offset, command)] = _warnings(caplog)
     assert (stream, offset) == ("unknown" if name is None else repr(name), "7")
     assert command == "areba dlq list --reason unknown-stream"
     assert caplog.records[-1].getMessage().isprintable()
 
 
-def test_figures_of_a_task_go_with_it() -> None:
+def test_figures_of_a_lost_task_are_removed() -> None:
     """Another worker reports it then, but counters stay; a name that would move a cursor is escaped here, too."""
     figures = Figures()
     for task in (1, 11):
-        figures.add(metrics.DEAD_LETTERS, 2, task, "late-label")
-        figures.set(metrics.LABEL_SILENCE, 1.5, task, "a\x1b[31m")
+        figures.add(metrics.DEAD_LETTERS, 2, reason="late-label", task=task)
+        figures.set(metrics.LABEL_SILENCE, 1.5, task=task, stream="a\x1b[31m")
     figures.drop_task(1)
     assert figures.values()[metrics.DEAD_LETTERS] == {("1", "late-label"): 2.0, ("11", "late-label"): 2.0}
     assert figures.values()[metrics.LABEL_SILENCE] == {("11", repr("a\x1b[31m")): 1.5}
@@ -121,10 +122,10 @@ def test_figures_of_a_task_go_with_it() -> None:
 def test_counters_never_fall_in_a_rebalance() -> None:
     """A task that is revoked and assigned again has the totals that it had: Prometheus takes a fall for a restart."""
     observer = Observer(ManualClock())
-    observer.assigned([0])
-    observer.dead_letters(0, [DeadCount(Reason.LATE_LABEL, "s0", Side.LABELS, 3, 7)], {})
+    observer.emit(events.Assigned([0]))
+    observer.emit(events.DeadLettersWritten(0, [DeadCount(Reason.LATE_LABEL, "s0", Side.LABELS, 3, 7)], {}))
     before = observer.figures.values()[metrics.DEAD_LETTERS]["0", "late-label"]
-    observer.revoked([0])
+    observer.emit(events.Revoked([0]))
     assert observer.figures.values()[metrics.DEAD_LETTERS]["0", "late-label"] == before > 0
-    observer.assigned([0])
+    observer.emit(events.Assigned([0]))
     assert observer.figures.values()[metrics.DEAD_LETTERS]["0", "late-label"] == before

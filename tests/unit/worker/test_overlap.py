@@ -1,13 +1,13 @@
 """A full batch is computed while the transaction before it is running, and what is committed is the same."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 import pytest
 
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
-from stream_app.worker.observer import STEP_LIMIT_S, Observer
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
 
@@ -52,22 +52,20 @@ class _Overlapping(EmbeddedTransaction):
         super().commit()
 
 
-class _Batches(Observer):
-    """Writes down when a batch is computed."""
+def _observer(world: World, transaction: _Overlapping) -> Observer:
+    """Return an observer that writes down when a batch is computed."""
+    observer = Observer(world.clock)
 
-    def __init__(self, world: World, transaction: _Overlapping) -> None:
-        super().__init__(world.clock)
-        self._story = transaction.story
+    def began(event: events.StepBegan) -> None:
+        if "a batch" in event.what:
+            transaction.story.append("batch")
 
-    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:
-        """Note a batch."""
-        if "a batch" in what:
-            self._story.append("batch")
-        return super().step(what, limit_s)
+    observer.subscribe(events.StepBegan, began)
+    return observer
 
 
 def _member(world: World, transaction: _Overlapping) -> Worker:
-    return started(world.worker(transaction=transaction, observer=_Batches(world, transaction)))
+    return started(world.worker(transaction=transaction, observer=_observer(world, transaction)))
 
 
 def _runs(story: Sequence[str]) -> list[Sequence[str]]:
@@ -142,7 +140,7 @@ def test_a_transaction_that_runs_is_settled_at_a_stop() -> None:
     world = World()
     world.send(RECORDS)
     transaction = _Overlapping(world)
-    member = world.worker(transaction=transaction, observer=_Batches(world, transaction))
+    member = world.worker(transaction=transaction, observer=_observer(world, transaction))
     member.run(lambda: _is_running(transaction))
     assert transaction.story.count("start") == transaction.story.count("end") == 1
     next_one = started(world.worker())

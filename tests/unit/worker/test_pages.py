@@ -19,9 +19,10 @@ import pytest
 from stream_app.backends.clock import ManualClock
 from stream_app.cli import start
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
-from stream_app.worker.pages import http
-from stream_app.worker.pages.health import HealthObserver
-from stream_app.worker.pages.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
+from stream_app.worker.reports import http
+from stream_app.worker.reports.events import Assigned
+from stream_app.worker.reports.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
+from stream_app.worker.reports.observer import Observer
 from tests.support.pages import get
 from tests.support.world import make_config
 
@@ -159,7 +160,7 @@ def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a port nothing listens, and a start does not spend half a second importing the metrics library."""
     monkeypatch.setattr(http, "PageServer", None)
     with start.open_observer(make_config(), ManualClock()) as observer:
-        assert not isinstance(observer, HealthObserver)
+        assert not observer.publishes
     code = (
         "import sys; from stream_app.admin import inspect_tasks; from stream_app.cli import main, start; "
         "from stream_app.worker import worker; "
@@ -177,7 +178,7 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
 
     def die() -> None:
         with start.open_observer(config, ManualClock()) as observer:
-            assert isinstance(observer, HealthObserver)
+            assert observer.publishes
             found = re.search(r"serving http://127\.0\.0\.1:(\d+)/alive http", caplog.text)
             assert found is not None
             ports.append(int(found[1]))
@@ -196,8 +197,8 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
 
 def test_two_workers_of_a_process_share_nothing() -> None:
     """Each worker has its own metrics registry."""
-    one, two = HealthObserver(ManualClock()), HealthObserver(ManualClock())
-    one.assigned([0])
+    one, two = Observer(ManualClock(), publishes=True), Observer(ManualClock(), publishes=True)
+    one.emit(Assigned([0]))
     with (
         closing(PageServer("127.0.0.1", 0, pages_of(one))) as first,
         closing(PageServer("127.0.0.1", 0, pages_of(two))) as second,

@@ -8,28 +8,21 @@ from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.record_columns import OutputRecords
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
+from stream_app.worker.reports import events
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.world import World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 
-class _Starts(Observer):
+class _Starts:
     """Records how each task became live."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.clock)
+        self.observer = Observer(world.clock)
         self.continued_tasks: list[int] = []
         self.restored_tasks: list[int] = []
-
-    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
-        """Record a task that continues without a restore."""
-        super().continued(task, sequence, committed)
-        self.continued_tasks.append(task)
-
-    def restored(self, task: int, sequence: int, committed: tuple[int, int], snapshot: int, records: int) -> None:
-        """Record a restored task."""
-        super().restored(task, sequence, committed, snapshot, records)
-        self.restored_tasks.append(task)
+        self.observer.subscribe(events.Continued, lambda event: self.continued_tasks.append(event.task))
+        self.observer.subscribe(events.Restored, lambda event: self.restored_tasks.append(event.task))
 
 
 def _live(members: Sequence[Worker], offset: int) -> bool:
@@ -42,12 +35,12 @@ def test_a_task_that_stays_is_not_restored() -> None:
     world = World()
     first, second = _Starts(world), _Starts(world)
     world.send(20)
-    stays = started(world.worker(observer=first))
+    stays = started(world.worker(observer=first.observer))
     take_turns(stays, until=all_at(stays, 20))
     assert sorted(first.restored_tasks) == [0, 1]
 
     other = make_config(application={"instance": "other"})
-    comes = started(world.worker(other, observer=second, joins=True))
+    comes = started(world.worker(other, observer=second.observer, joins=True))
     world.send(20, first=20)
     take_turns(stays, comes, until=lambda: bool(comes.tasks) and _live([stays, comes], 40))
     assert len(second.restored_tasks) == 1
@@ -66,7 +59,7 @@ def test_a_task_is_restored_if_another_worker_has_committed_for_it() -> None:
     world = World(make_config(worker={"snapshot_after_ms": 0}))
     starts = _Starts(world)
     world.send(20)
-    frozen = started(world.worker(observer=starts))
+    frozen = started(world.worker(observer=starts.observer))
     take_turns(frozen, until=lambda: all_at(frozen, 20)() and not any(task.is_saving for task in frozen.tasks))
 
     other = make_config(application={"instance": "other"}, worker={"snapshot_after_ms": 0})

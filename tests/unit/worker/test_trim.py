@@ -64,7 +64,7 @@ def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
 
 
 @pytest.mark.parametrize(("examples", "labels"), [(40, 30), (30, 40), (40, 0), (0, 40), (0, 0)])
-def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
+def test_commits_without_their_inputs_are_deleted(examples: int, labels: int) -> None:
     """A worker deletes exactly the commits whose inputs were deleted on both sides."""
     world, member = processed_world(COUNT)
     before = {number: _commits(world, number) for number in range(PARTITIONS)}
@@ -307,7 +307,7 @@ def test_verify_begins_at_the_oldest_snapshot() -> None:
     assert report.scopes[0].start == ends[oldest]
 
 
-def test_verify_says_it_once() -> None:
+def test_verify_reports_deleted_progress_once() -> None:
     """Without any state there is one line for each partition, not hundreds that follow from it."""
     world, _ = _trimmed()
     _damage_snapshots(world)

@@ -19,8 +19,8 @@ from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from stream_app.worker.pages.health import HealthObserver
-from stream_app.worker.pages.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
+from stream_app.worker.reports.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
+from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.tasks import settings_of_task
 from tests.support.world import World, all_at, make_config, reaches, started, take_turns
@@ -107,7 +107,7 @@ def test_each_kind_of_malformed_record_counts_for_its_stream(kind: str) -> None:
     assert not member.tasks[1].live.task.stopped
 
 
-def test_what_the_stream_decides_is_not_malformed() -> None:
+def test_late_and_repeated_records_are_not_malformed() -> None:
     """Late, repeated and contradictory records are ordinary, and say nothing about the producer's format."""
     world = World(make_config(breaker={"in_a_row": 3}))
     member = started(world.worker())
@@ -233,11 +233,11 @@ def test_misplaced_records_are_counted() -> None:
     assert Placement(0, 1).misplaced(names, np.array([5, 3]), {other: 1}) is None
 
 
-def _split_world() -> tuple[World, Worker, HealthObserver]:
+def _split_world() -> tuple[World, Worker, Observer]:
     """Build a stream with two producers, of which only one chooses partitions as Java does."""
     stream = _elsewhere(1)
     world = World(make_config(streams={stream: {}}, worker={"snapshot_after_ms": 0}))
-    observer = HealthObserver(world.clock)
+    observer = Observer(world.clock, publishes=True)
     member = started(world.worker(observer=observer))
     for partition in range(2):
         for number in range(3):

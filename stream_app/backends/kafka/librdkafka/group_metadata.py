@@ -8,6 +8,9 @@ from stream_app.backends.kafka.librdkafka.library import Library, library
 NO_GENERATION = -1
 """The generation of a client that is no member of the group."""
 
+_BYTES_BEFORE_ID = len(b"CGMDv2:") + 4
+"""Name of the format, and the generation."""
+
 
 def encoded(lib: Library, metadata: int) -> bytes:
     """Return a membership as bytes, and free it."""
@@ -32,3 +35,8 @@ def empty_group(group_id: str) -> bytes:
     lib = library()
     member = NO_MEMBER.encode()
     return encoded(lib, lib.consumer_group_metadata_new_with_genid(group_id.encode(), NO_GENERATION, member, None))
+
+
+def group_id_of(metadata: bytes) -> str:
+    """Return the id of the group of an encoded membership."""
+    return metadata[_BYTES_BEFORE_ID:].partition(b"\0")[0].decode()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stream_app import events, schemas
+from stream_app import log_lines, schemas
 from stream_app.backends.base import Clock
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.registry.bounded import BoundedClient, NoAnswerError, bound_answers
@@ -147,13 +147,13 @@ class SchemaRegistry:
                     name = self._name(schema_id)
                 except Exception as error:  # noqa: BLE001  (the client also raises what its HTTP library raises)
                     self._retry_s = self._clock.monotonic_s() + RETRY_S
-                    events.log(events.REGISTRY_AWAITED, LOG, schema_id=schema_id, problem=_problem(error))
+                    log_lines.REGISTRY_AWAITED.log(LOG, schema_id=schema_id, problem=_problem(error))
                     return
                 if len(self._answers) >= MAX_ANSWERS:
                     self._answers = {}
                 self._answers[schema_id] = _Answer(name, self._clock.monotonic_s() + ANSWER_S)
                 if name is not None:
-                    events.log(events.SCHEMA_ACCEPTED, LOG, schema_id=schema_id, schema=name)
+                    log_lines.SCHEMA_ACCEPTED.log(LOG, schema_id=schema_id, schema=name)
         finally:
             self._is_asking = False
 

@@ -8,8 +8,8 @@ import pytest
 from stream_app.records import Example
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import WARNING_INTERVAL_S
-from stream_app.worker.pages import metrics
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.log import WARNING_INTERVAL_S
 from stream_app.worker.worker import Worker
 from tests.support.world import World, started
 

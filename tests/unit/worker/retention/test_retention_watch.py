@@ -11,7 +11,7 @@ from stream_app.live.snapshot_writer import RETENTION_INTERVAL_S, RETENTION_SHAR
 from stream_app.records import REPAIR, Act, Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
-from stream_app.worker.pages import metrics
+from stream_app.worker.reports import metrics
 from stream_app.worker.retention.retention_watch import ASK_INTERVAL_S, LOOK_INTERVAL_S
 from stream_app.worker.worker import Worker
 from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
@@ -145,7 +145,7 @@ def test_a_task_that_is_never_idle_saves_its_state_in_time() -> None:
     _check_survives(app)
 
 
-def test_retention_by_size() -> None:
+def test_a_task_saves_its_state_before_retention_by_size() -> None:
     """A partition that keeps 10 kB has deleted the first inputs long before their time."""
     app = _Quiet(BUSY, **{"retention.bytes": "10000"})
     app.process(COUNT)
@@ -197,7 +197,7 @@ def test_deleted_inputs_lead_to_a_snapshot_at_once(caplog: pytest.LogCaptureFixt
     _check_survives(app)
 
 
-def test_the_figure_sees_it_coming() -> None:
+def test_the_used_share_of_retention_is_published() -> None:
     """`ArebaSnapshotOld` fires at half of the retention, for a task that cannot write its snapshots."""
     app = _Quiet(BUSY)
     app.process()
@@ -218,7 +218,7 @@ def test_progress_counts_as_the_inputs_do() -> None:
     assert app.snapshots == 1
 
 
-def test_what_a_restore_processed_again_is_saved_in_time() -> None:
+def test_a_task_that_is_killed_repeatedly_saves_its_state_in_time() -> None:
     """A task that is killed again and again must not begin to count again."""
     app = _Quiet(BUSY)
     app.process()

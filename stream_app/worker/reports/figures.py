@@ -6,8 +6,8 @@ from itertools import accumulate
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.metrics import Kind, Metric
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.metrics import Kind, Metric
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration."""
@@ -34,17 +34,27 @@ class Figures:
         self._commits = [0] * (len(COMMIT_BOUNDS_S) + 1)
         self._commits_s = 0.0
 
-    def add(self, metric: Metric, amount: float, *labels: str | int) -> None:
-        """Increase a counter."""
-        key = _values_of(labels)
+    def add(self, metric: Metric, amount: float, **labels: str | int) -> None:
+        """Increase a counter; see `set`."""
+        key = _values_of(metric, labels)
         with self._lock:
             values = self._values[metric]
             values[key] = values.get(key, 0.0) + amount
 
-    def set(self, metric: Metric, value: float, *labels: str | int) -> None:
-        """Set the value of a gauge."""
+    def set(self, metric: Metric, value: float, **labels: str | int) -> None:
+        """Set the value of a gauge.
+
+        Args:
+            metric: A declared metric.
+            value: Its value, in the metric's unit.
+            labels: A value for each label of the metric, in any order.
+
+        Raises:
+            AssertionError: The labels are not those of the metric.
+        """
+        key = _values_of(metric, labels)
         with self._lock:
-            self._values[metric][_values_of(labels)] = value
+            self._values[metric][key] = value
 
     def observe_commit(self, seconds: float) -> None:
         """Add the duration of a commit to the histogram."""
@@ -64,8 +74,8 @@ class Figures:
         with self._lock:
             for metric, values in self._values.items():
                 if "task" in metric.labels and label in metric.labels and not _is_kept(metric):
-                    place = metric.labels.index("task")
-                    for key in [key for key in values if key[place] == str(task)]:
+                    column = metric.labels.index("task")
+                    for key in [key for key in values if key[column] == str(task)]:
                         del values[key]
 
     def values(self) -> Values:
@@ -81,9 +91,11 @@ class Figures:
             return Histogram([*zip(bounds, map(float, counts), strict=True)], total)
 
 
-def _values_of(labels: tuple[str | int, ...]) -> Labels:
+def _values_of(metric: Metric, labels: Mapping[str, str | int]) -> Labels:
     """Return label values as printable text: names of streams are unchecked and may hold control characters."""
-    texts = tuple(map(str, labels))
+    if labels.keys() != {*metric.labels}:
+        raise AssertionError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
+    texts = tuple(str(labels[name]) for name in metric.labels)
     if "".join(texts).isprintable():
         return texts
     return tuple(text if text.isprintable() else repr(text) for text in texts)

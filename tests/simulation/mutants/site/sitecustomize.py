@@ -1,5 +1,5 @@
 # ruff: noqa: INP001  (no package: Python looks for a file of this name)
-"""Import one file in a changed form; Python runs this module at its start if `tests.simulation.mutants` set the path.
+"""Import one file in a changed form; Python runs this module at its start if `mutants/mutant.py` set the path.
 
 The file itself does not change, nothing is written next to it, and every process that this process starts has the same
 change.

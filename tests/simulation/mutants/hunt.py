@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import NamedTuple
 
@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.simulation.mutants import MUTANTS, ROOT, mutated
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.mutant import ROOT, mutated
 
 MAX_SEEDS = 1_000
 """Seeds that are tried on each mutant: a fault that is too rare for them is not tested."""
@@ -36,33 +37,34 @@ class Hunted(NamedTuple):
 
 
 def hunt_one(name: str, max_seeds: int, settings: str) -> Hunted:
-    """Run seeds, or the mutant's tests, until one of them finds the mutant."""
-    tests = MUTANTS[name].found_by
-    seeds = [
-        "tests.simulation",
-        "--seeds",
-        f"0:{max_seeds}",
-        "--until-failure",
-        "--processes",
-        "1",
-        "--settings",
-        settings,
-    ]
-    command = [sys.executable, "-m", *(["pytest", "-q", "-x", "-p", "no:cacheprovider", *tests] if tests else seeds)]
-    with mutated(name) as environment:
-        try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                env={**environment, "COLUMNS": "300"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=MAX_HUNT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Hunted(name, "", f"no end after {MAX_HUNT_S} s")
+    """Run the mutant's tests, or its seed and then others, until one of them finds the mutant."""
+    mutant = MUTANTS[name]
+    tests = ["pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{test}" for test in mutant.tests.split())]
+    options = ["tests.simulation", "--until-failure", "--processes", "1", "--settings", settings, "--seeds"]
+    seeds = [[*options, f"{mutant.seed}:{mutant.seed + 1}"], [*options, f"0:{max_seeds}"]]
+    hunted = Hunted(name, "", "")
+    with mutated(mutant) as environment:
+        for command in [tests] if mutant.tests else seeds:
+            hunted = _run(name, command, environment)
+            if hunted.found_by:
+                break
+    return hunted
+
+
+def _run(name: str, command: Sequence[str], environment: Mapping[str, str]) -> Hunted:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=ROOT,
+            env={**environment, "COLUMNS": "300"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=MAX_HUNT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Hunted(name, "", f"no end after {MAX_HUNT_S} s")
     said = SAYS.search(done.stdout)
     if done.returncode != 1 or said is None:  # status 1: a test or a seed failed; any other status is not a finding
         return Hunted(name, "", "" if done.returncode == 0 else done.stdout[-MAX_TEXT_CHARACTERS:])

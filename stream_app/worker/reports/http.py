@@ -29,13 +29,14 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from stream_app import __version__, events
+from stream_app import __version__, log_lines
 from stream_app.errors import ConfigurationError
 from stream_app.task_state import REPORTED, TaskState
-from stream_app.worker.pages import metrics
-from stream_app.worker.pages.figures import Labels
-from stream_app.worker.pages.health import Health, HealthObserver
-from stream_app.worker.pages.metrics import INPUTS, Kind, Metric
+from stream_app.worker.reports import metrics
+from stream_app.worker.reports.figures import Labels
+from stream_app.worker.reports.health import Health
+from stream_app.worker.reports.metrics import INPUTS, Kind, Metric
+from stream_app.worker.reports.observer import Observer
 
 LOG = logging.getLogger("areba.http")
 
@@ -88,7 +89,7 @@ def ready_page(health: Health) -> Page:
     return Page(HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE, health.ready_text())
 
 
-def pages_of(observer: HealthObserver) -> Mapping[str, Application]:
+def pages_of(observer: Observer) -> Mapping[str, Application]:
     """Return all pages by path; the observer is asked at each request."""
     registry = CollectorRegistry()
     registry.register(_Worker(observer))
@@ -106,7 +107,7 @@ def pages_of(observer: HealthObserver) -> Mapping[str, Application]:
 class _Worker(Collector):
     """Converts the observer's state and figures to metric families of the Prometheus client."""
 
-    def __init__(self, observer: HealthObserver) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
     def collect(self) -> Iterator[Family]:
@@ -176,7 +177,7 @@ class PageServer:
         self._thread = Thread(target=self._server.serve_forever, args=(STOP_POLL_S,), name="areba-http", daemon=True)
         self._thread.start()
         shown = f"[{host}]" if ":" in host else host
-        events.log(events.SERVING, LOG, addresses=" ".join(f"http://{shown}:{self.port}{path}" for path in pages))
+        log_lines.SERVING.log(LOG, addresses=" ".join(f"http://{shown}:{self.port}{path}" for path in pages))
 
     def close(self) -> None:
         """Stop the server; a request in progress is left to its thread."""
@@ -226,7 +227,7 @@ def _router(pages: Mapping[str, Application], listens_at: str) -> Application:
             try:
                 body = pages[path]({**environ, "REQUEST_METHOD": "GET"}, start_response)
             except Exception:  # noqa: BLE001  (a page that fails must not stop the others)
-                events.log(events.PAGE_FAILED, LOG, path=path)
+                log_lines.PAGE_FAILED.log(LOG, path=path)
                 text = "failed; the worker's log has the reason\n"
                 body = answer(Page(HTTPStatus.INTERNAL_SERVER_ERROR, text), start_response)
         return [] if method == "HEAD" else body
