@@ -23,7 +23,7 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.worker.restorer:Restorer._judge", condition("progress_end", "False"),
         tests="unit/recovery/test_restore_refused.py::test_a_zombie_that_wakes_while_restoring_is_no_damage"),
     "hanging-overlooked": Mutant("an answer counts for transactions that were opened after the question",
-        "stream_app.lost_markers.hanging_transactions:OpenTransactions.add", drop("self._question"),
+        "stream_app.lost_markers.open_transactions:OpenTransactions.add", drop("self._question"),
         tests="unit/backends/test_slow_brokers.py::test_an_answer_says_nothing_about_what_was_opened_later"),
     "stop-forgotten": Mutant("a restore counts malformed records from before a stop",
         "stream_app.recovery.reprocessing:Reprocessing._act", drop("forget"),
