@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
+from stream_app.monitor.figures import Figures, StreamFigures
 from stream_app.monitor.history import Curve
 from stream_app.records import Act, Commit, Metric, Outcome, OutcomeKind, Prediction
 
@@ -88,7 +88,7 @@ class _Stream:
     """What is kept of one stream."""
 
     task: int | None = None
-    learners: dict[str, LearnerFigures] = field(default_factory=dict)
+    learners: dict[str, Metric] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
     metrics: int = 0
     numbers: dict[str, int] = field(default_factory=dict)  # of the newest metric of each learner
@@ -104,7 +104,7 @@ class _Stream:
         for name in [name for name, number in self.numbers.items() if self.metrics - number > 2 * len(self.numbers)]:
             del self.learners[name], self.numbers[name]
             self.curves.pop(name, None)
-        self.learners[metric.learner] = LearnerFigures(metric)
+        self.learners[metric.learner] = metric
 
 
 class Model:
@@ -230,7 +230,7 @@ class Model:
         return StreamFigures(
             stream=name,
             task=known.task,
-            learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.metric.champion)),
+            learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.champion)),
             labelled_per_s=None if window is None else known.joined.per_second(window),
             lag_ms=self._lag_ms(known),
             dead_letters=known.dead_letters,

@@ -116,7 +116,7 @@ def package(tmp_path: Path) -> Path:
         ("learners/api.py", "join_and_learn"),
         ("join/constants.py", "join_and_learn"),
         ("join/rules.py", "join_and_learn"),
-        ("pipeline/outputs.py", "output_rows"),
+        ("schemas/outcome.v1.avsc", "join_and_learn"),
     ],
 )
 def test_an_edit_recompiles_what_compiles_it_in(name: str, step: str, package: Path) -> None:
