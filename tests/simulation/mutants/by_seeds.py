@@ -72,7 +72,7 @@ BY_SEEDS: Mapping[str, Mutant] = {
     "hanging-published": Mutant("a task commits while a transaction hangs in its partitions",
         "stream_app.lost_markers.open_transactions:OpenTransactions.holds", returns("False")),
     "hanging-left": Mutant("a process does not end the hanging transactions of its predecessor",
-        "stream_app.lost_markers.hanging_transactions:HangingTransactions.begin", drop("sweep")),
+        "stream_app.lost_markers.hanging_transactions:HangingTransactions.begin", drop("_sweep")),
     "stop-unrecorded": Mutant("the breaker stops a stream, but no act says so",
         "stream_app.live.live_task:LiveTask.compute", drop("append")),
     "snapshot-stops": Mutant("the stopped streams are not loaded from the snapshot",
