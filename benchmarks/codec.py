@@ -10,23 +10,12 @@ import fastavro
 import numpy as np
 
 from benchmarks.rows import Row, faster, median_cpu_us
-from stream_app.record_columns import BinaryColumn
-from stream_app.records import (
-    Example,
-    Longs,
-    OutcomeKind,
-    Side,
-    pack_id,
-)
+from stream_app.record_columns import OUTCOME_ROW, PREDICTION_ROW, BinaryColumn, Rows
+from stream_app.records import Example, Outcome, OutcomeKind, Prediction, Side, pack_id
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.encode import (
-    OutcomeColumns,
-    PredictionColumns,
-    encode_examples,
-    encode_outcomes,
-    encode_predictions,
-)
+from stream_app.serialization.encode import encode_examples, encode_rows
+from stream_app.serialization.names import NameList, Names
 
 BATCH = 1_000
 BATCHES = 20
@@ -66,39 +55,31 @@ def decode_examples(generator: np.random.Generator) -> Row:
     return faster(name, FEATURES, median_cpu_us(ours, REPETITIONS), median_cpu_us(reference, REPETITIONS), 15.0)
 
 
-def _predictions(generator: np.random.Generator, ids: Sequence[str]) -> PredictionColumns:
+NAMES = Names(NameList(["fraud"]), NameList(["areba"]))
+
+
+def _predictions(generator: np.random.Generator, ids: Sequence[str]) -> Rows:
     """Return a batch of the champion's predictions."""
-    return PredictionColumns(
-        stream_names=("fraud",),
-        learner_names=("areba",),
-        streams=np.zeros(BATCH, np.int32),
-        learners=np.zeros(BATCH, np.int32),
-        ids=np.array([pack_id(each) for each in ids]),
-        champions=np.ones(BATCH, np.bool_),
-        scores=generator.random(BATCH, np.float32),
-        labels=generator.integers(0, 2, BATCH).astype(np.int8),
-        model_versions=np.arange(BATCH) + 100_000,
-        event_times_ms=np.arange(BATCH) + 1_767_225_600_000,
-    )
+    rows = np.zeros(BATCH, PREDICTION_ROW)
+    rows["id"] = [pack_id(each) for each in ids]
+    rows["champion"] = True
+    rows["score"] = generator.random(BATCH, np.float32)
+    rows["predicted_class"] = generator.integers(0, 2, BATCH)
+    rows["model_version"] = np.arange(BATCH) + 100_000
+    rows["event_time_ms"] = np.arange(BATCH) + 1_767_225_600_000
+    return rows
 
 
-def _outcomes(predictions: PredictionColumns) -> OutcomeColumns:
+def _outcomes(predictions: Rows) -> Rows:
     """Return a batch of outcomes of joined examples."""
-    places: Longs = np.arange(BATCH) + 1_000_000
-    return OutcomeColumns(
-        stream_names=predictions.stream_names,
-        learner_names=predictions.learner_names,
-        streams=predictions.streams,
-        outcomes=np.full(BATCH, OutcomeKind.JOINED, np.uint8),
-        ids=predictions.ids,
-        labels=predictions.labels,
-        learners=predictions.learners,
-        scores=predictions.scores,
-        delays_ms=places % 100_000,
-        example_offsets=places,
-        label_offsets=places,
-        event_times_ms=predictions.event_times_ms,
-    )
+    rows = np.zeros(BATCH, OUTCOME_ROW)
+    for name in ("id", "score", "event_time_ms"):
+        rows[name] = predictions[name]
+    rows["outcome"] = OutcomeKind.JOINED
+    rows["label"] = predictions["predicted_class"]
+    rows["example_offset"] = rows["label_offset"] = np.arange(BATCH) + 1_000_000
+    rows["delay_ms"] = rows["example_offset"] % 100_000
+    return rows
 
 
 def encode_columns(name: str, encode: Callable[[], BinaryColumn]) -> Row:
@@ -134,6 +115,6 @@ def rows() -> list[Row]:
     outcomes = _outcomes(predictions)
     return [
         decode_examples(generator),
-        encode_columns("predictions", lambda: encode_predictions(predictions)),
-        encode_columns("outcomes", lambda: encode_outcomes(outcomes)),
+        encode_columns("predictions", lambda: encode_rows(Prediction, predictions, NAMES)),
+        encode_columns("outcomes", lambda: encode_rows(Outcome, outcomes, NAMES)),
     ]

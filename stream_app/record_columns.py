@@ -1,12 +1,20 @@
-"""Batches of records in columns, as a log returns and takes them; keys and values are bytes in one buffer each."""
+"""Batches of records in columns: as a log returns and takes them, and as the stages of the pipeline fill them.
 
-from collections.abc import Iterable, Iterator, Sequence
+A log's keys and values are bytes in one buffer each. Predictions and outcomes, until they are encoded, are the rows of
+structured arrays, whose columns are the fields of their schemas.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, overload
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-from stream_app.records import Bytes, Header, Headers, Longs
+from stream_app import schemas
+from stream_app.records import ID_WORDS, NO_LONG, Bytes, Header, Headers, Longs
 
 Cell: TypeAlias = bytes | None
 
@@ -251,3 +259,71 @@ def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers
         headers.update({first + row: cells for row, cells in part.headers.items()})
         first += len(part)
     return headers
+
+
+# Predictions and outcomes before they are encoded ---------------------------------------------------------------------
+
+Rows: TypeAlias = NDArray[np.void]
+"""Rows of `PREDICTION_ROW` or `OUTCOME_ROW`."""
+
+NO_INTEGER = np.iinfo(np.int32).min
+"""Stands for null in a column of ints."""
+
+_DTYPES: Mapping[str, DTypeLike] = MappingProxyType({
+    "id": (np.uint64, (ID_WORDS,)),
+    "string": np.int32,
+    "boolean": np.bool_,
+    "enum": np.uint8,
+    "int": np.int32,
+    "long": np.int64,
+    "float": np.float32,
+})  # fmt: skip
+
+_NULLS: Mapping[str, float] = MappingProxyType({
+    "string": -1,
+    "int": NO_INTEGER,
+    "long": NO_LONG,
+    "float": np.nan,
+})  # fmt: skip
+
+
+class Column(NamedTuple):
+    """A field of a schema as a column of rows.
+
+    Attributes:
+        name: The name of the field.
+        kind: Its Avro type without null. A `string` is the number of a name, -1 for null; the string `id` is of kind
+            `id`, `ID_WORDS` words. An `enum` is the number of the symbol. Null is `NO_INTEGER`, `NO_LONG` or NaN.
+        nullable: Whether it can be null.
+    """
+
+    name: str
+    kind: str
+    nullable: bool
+
+
+def columns_of(record: str) -> Sequence[Column]:
+    """Return the columns of a record type, given in small letters: the fields of its newest schema."""
+    (_, _), text = max((key, text) for key, text in schemas.sources().items() if key[0] == record)
+    return [_column(field["name"], field["type"]) for field in json.loads(text)["fields"]]
+
+
+def _column(name: str, kind: Any) -> Column:  # noqa: ANN401  (a type in a schema)
+    nullable = isinstance(kind, list)
+    plain = kind[1] if nullable else kind
+    return Column(name, "id" if name == "id" else plain if isinstance(plain, str) else plain["type"], nullable)
+
+
+def _row_type(columns: Sequence[Column]) -> np.dtype[np.void]:
+    """Return the type of a row: the columns, and the position of the input record that caused the record."""
+    return np.dtype([("position", np.int32), *((one.name, _DTYPES[one.kind]) for one in columns)], align=True)
+
+
+PREDICTION_ROW = _row_type(columns_of("prediction"))
+OUTCOME_ROW = _row_type(columns_of("outcome"))
+
+NO_OUTCOME: Rows = np.zeros(1, OUTCOME_ROW)
+"""One outcome whose columns are null, or 0 if they cannot be null."""
+for _one in columns_of("outcome"):
+    if _one.nullable:
+        NO_OUTCOME[_one.name] = _NULLS[_one.kind]

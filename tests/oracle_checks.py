@@ -10,6 +10,7 @@ from stream_app.config import TaskSettings
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Header, Metric, Outcome, Prediction, Reason
 from stream_app.serialization import codec
+from stream_app.verify.output_checks import OutcomeHandler
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Dead, Event, Predicted, Record, Reported, Settled
 from tests.engine_oracle import EngineOracle, Memory
@@ -111,10 +112,9 @@ class SecondOpinion:
             score = None
             if event.learner is not None and event.example_offset is not None:
                 score = self.predictions[event.example_offset, event.learner].score
-            content = event.stream, event.id, event.outcome, event.label, event.learner, score
             found = _decoded(Outcome, row)
-            places = event.example_offset, event.label_offset
-            same("an outcome", found, Outcome(*content, event.delay_ms, *places, found.event_time_ms))
+            settled = {name: getattr(event, name) for name in OutcomeHandler.FIELDS}
+            same("an outcome", found, Outcome(**settled, score=score, event_time_ms=found.event_time_ms))
             self._check_envelope(row, event.stream, event.position, found.event_time_ms)
 
     def _check_dead(self, got: Sequence[Row], wanted: Sequence[Dead]) -> None:

@@ -95,7 +95,7 @@ def exit_statuses_section() -> Iterator[str]:
                 "",
                 (
                     "The command found something: `inspect`, `topics check`, `config check`, `verify`, `explain`, "
-                    "`state diff`, `dlq replay`."
+                    "`dlq replay`."
                 ),
             ),
             *sorted(

@@ -26,7 +26,7 @@ from stream_app.config import Config, or_nearest
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, UnknownOutcomeError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Mark, MarkKind
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, digest_of
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, id_digest
 from stream_app.serialization.wire_format import format_of
 
 FIRST_LOOK_RECORDS = 100
@@ -154,7 +154,7 @@ def erase(
         DeliveryError: The broker did not accept the marks.
     """
     _check_stream(config, stream)
-    digests = [_digest_of(stream, id_) for id_ in dict.fromkeys(ids)]
+    digests = [_checked_digest(stream, id_) for id_ in dict.fromkeys(ids)]
     room = config.limits.max_record_bytes - len(stream.encode()) - MARK_BYTES
     at_once = min(MAX_DIGESTS, room // DIGEST_CHARACTERS)
     if not digests or at_once < 1:
@@ -173,10 +173,10 @@ def erase(
     return place, _written(sender, place)
 
 
-def _digest_of(stream: str, id_: str) -> str:
+def _checked_digest(stream: str, id_: str) -> str:
     if not 1 <= len(id_.encode()) <= MAX_ID_BYTES:
         raise ConfigurationError(f"erase: an id has 1 to {MAX_ID_BYTES} bytes, not {len(id_.encode())}")
-    return digest_of(stream, id_)
+    return id_digest(stream, id_)
 
 
 def _send(config: Config, sender: Sender, place: TopicPartition, mark: Mark, time_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""`areba state rebuild` and `areba explain`: rebuild a task, and show how a prediction came about."""
+"""`areba state list` and `areba explain`: rebuild a task, and show how a prediction came about."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Act, Commit, Example, Mark, MarkKind, Outcome, Prediction
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.parts import whole_acts
 from stream_app.terminal import Terminal
@@ -247,7 +247,7 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
     """
     buried = BuriedExamples(place.cluster, place.config, partition)
     problem, found, erased = None, None, None
-    wanted, name, digest = id_.encode(), stream.encode(), digest_of(stream, id_).encode()
+    wanted, name, digest = id_.encode(), stream.encode(), id_digest(stream, id_).encode()
     is_known = stream in place.config.streams
     where = f"{partition.topic}[{partition.partition}]"
     with closing(place.cluster.reader(partition)) as reader:

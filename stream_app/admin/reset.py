@@ -1,7 +1,7 @@
 """`areba reset`: let a stream start again as if it were new: its dimension, models and join state are dropped.
 
 It is meant for a stream whose dimension was fixed by a wrong first example, or whose model learned from wrong labels.
-The act is written to progress, so every restore, `areba verify` and `areba state rebuild` apply it. The task's next
+The act is written to progress, so every restore, `areba verify` and `areba state list` apply it. The task's next
 batch closes the pending examples and waiting labels of the stream, see `leftovers`. No worker may run, see
 `progress.writer`.
 """

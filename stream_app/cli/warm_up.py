@@ -24,7 +24,7 @@ from stream_app.jit.compiler import reporting_compiled
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.worker.reports.events import StepProgressed
 from stream_app.worker.reports.observer import Observer
 
@@ -161,7 +161,7 @@ def _rehearse_changes(task: "Task", settings: TaskSettings, feature_counts: dict
             }
         )
     )
-    marks = [Mark(one.stream, MarkKind.ERASE, digests=digest_of(one.stream, one.id)) for one in pending]
+    marks = [Mark(one.stream, MarkKind.ERASE, digests=id_digest(one.stream, one.id)) for one in pending]
     task.step(_raw(marks), _raw([]))
 
 

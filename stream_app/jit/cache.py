@@ -36,7 +36,6 @@ CONSTANTS = (
     "learners/api.py",
     "learners/methods/",
     "learners/registry.py",
-    "pipeline/outputs.py",
     "serialization/erased_ids.py",
     "serialization/wire_format.py",
 )
@@ -47,7 +46,7 @@ COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|impor
 
 IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
 
-DIGEST_CHARACTERS = 16
+_DIGEST_CHARACTERS = 16
 
 
 def base_folder() -> Path:
@@ -74,6 +73,8 @@ def sources_of(path: Path, package: Path = PACKAGE) -> Sequence[Path]:
         new = _imported(unread.pop(), package) - found
         found |= new
         unread += new
+    if package / "record_columns.py" in found:  # its constants are made from the schemas
+        found.update(package.glob("schemas/*.avsc"))
     return sorted(found)
 
 
@@ -94,12 +95,12 @@ def is_compiled_in(path: Path, package: Path = PACKAGE) -> bool:
     return path.relative_to(package).as_posix().startswith(CONSTANTS) or COMPILES.search(path.read_bytes()) is not None
 
 
-def digest_of(paths: Iterable[Path]) -> str:
+def sources_digest(paths: Iterable[Path]) -> str:
     """Name the compiled code of these sources."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(_contents_digest(path))
-    return digest.hexdigest()[:DIGEST_CHARACTERS]
+    return digest.hexdigest()[:_DIGEST_CHARACTERS]
 
 
 @cache
@@ -118,7 +119,7 @@ def folder_of(path: Path) -> Path:
     inside = path.is_relative_to(PACKAGE)
     name = ".".join((path.relative_to(PACKAGE) if inside else Path(*path.parts[-2:])).with_suffix("").parts)
     versions = base_folder() / name
-    folder = versions / digest_of(sources_of(path))
+    folder = versions / sources_digest(sources_of(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if is_read_only(folder):
         return folder

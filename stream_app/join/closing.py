@@ -65,7 +65,7 @@ def close_pending_example(state: JoinArrays, out: JoinOutput, slot: Number, posi
     state.states[slot] = SlotState.FREE
     outcome_kind = EVICTED_KIND if kind == EVICTED_KIND else UNLABELLED_KIND
     outcome = add_outcome(out, position, outcome_kind, slot, state.ids, slot)
-    out.outcome_examples[outcome] = state.offsets[slot]
+    outcome["example_offset"] = state.offsets[slot]
     state.counters[Counter.EVICTED if kind == EVICTED_KIND else Counter.UNLABELLED] += 1
     place = place_of_reference(state, state.hashes[slot], slot)
     remember_id(state, slot, place, kind, np.int8(-1), 0)

@@ -44,8 +44,8 @@ def repeat_label(
     if known == batch.labels[row]:
         state.counters[Counter.DUPLICATES] += 1
         outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.label_ids, row)
-        out.outcome_labels[outcome] = known
-        out.outcome_label_offsets[outcome] = batch.label_offsets[row]
+        outcome["label"] = known
+        outcome["label_offset"] = batch.label_offsets[row]
     else:
         add_dead_letter(out, position, CONFLICTING_LABEL, -1, NO_CAUSE, 0)
 
@@ -116,5 +116,5 @@ def end_correction(
         repeat_label(state, batch, out, row, position, known)
         return
     outcome = add_outcome(out, position, CORRECTION_KIND, -1, batch.label_ids, row)
-    out.outcome_labels[outcome] = batch.labels[row]
-    out.outcome_label_offsets[outcome] = batch.label_offsets[row]
+    outcome["label"] = batch.labels[row]
+    outcome["label_offset"] = batch.label_offsets[row]

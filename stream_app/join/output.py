@@ -11,7 +11,8 @@ from stream_app.join.constants import AMENDMENT_COLUMNS, OUTPUT_KINDS, REPORT_CO
 from stream_app.join.delays import quantile
 from stream_app.join.input import Segments
 from stream_app.join.layout import JoinArrays
-from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs, Operation, Words
+from stream_app.record_columns import NO_OUTCOME, OUTCOME_ROW, Rows
+from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Operation, Words
 
 
 class JoinOutput(NamedTuple):
@@ -29,16 +30,8 @@ class JoinOutput(NamedTuple):
         slots: int32, its slot; -1 at `Operation.REPORT`.
         classes: int8, its class; -1 at `Operation.PREDICT` and `Operation.REPORT`.
         positions: int32, the position that caused it.
-        outcome_positions: int32, of each outcome: the position that caused it.
-        outcome_kinds: uint8, `OutcomeKind`.
-        outcome_ids: uint64 `[outcomes, ID_WORDS]`.
-        outcome_labels: int8, the class; -1: none.
-        outcome_slots: int32, the slot of the example that it closes; -1: it closes no example.
-        outcome_delays: int64, label time less example time in milliseconds; `NO_LONG`: none.
-        outcome_examples: int64, the input offset of the example that it settles; `NO_LONG`: none.
-        outcome_label_offsets: int64, the input offset of the label that it settles; `NO_LONG`: none.
-        outcome_learners: int32, the learner that had predicted as the champion; -1: none.
-        outcome_scores: float32, its score; NaN: none.
+        outcomes: `OUTCOME_ROW`, without `stream` and `event_time_ms`; `learner` is its number within the stream.
+        outcome_slots: int32, the slot of the example that each outcome closes; -1: it closes no example.
         dead_positions: int32, of each dead letter: the position that caused it.
         dead_reasons: uint8, `Reason`.
         dead_slots: int32, the slot of the label that waited; -1: the dead letter is the record at the position itself.
@@ -58,16 +51,8 @@ class JoinOutput(NamedTuple):
     slots: Integers
     classes: NDArray[np.int8]
     positions: Integers
-    outcome_positions: Integers
-    outcome_kinds: Bytes
-    outcome_ids: Words
-    outcome_labels: NDArray[np.int8]
+    outcomes: Rows
     outcome_slots: Integers
-    outcome_delays: Longs
-    outcome_examples: Longs
-    outcome_label_offsets: Longs
-    outcome_learners: Integers
-    outcome_scores: Floats
     dead_positions: Integers
     dead_reasons: Bytes
     dead_slots: Integers
@@ -97,16 +82,8 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         slots=np.empty(operations, np.int32),
         classes=np.empty(operations, np.int8),
         positions=np.empty(operations, np.int32),
-        outcome_positions=np.empty(closings, np.int32),
-        outcome_kinds=np.empty(closings, np.uint8),
-        outcome_ids=np.empty((closings, ID_WORDS), np.uint64),
-        outcome_labels=np.empty(closings, np.int8),
+        outcomes=np.empty(closings, OUTCOME_ROW),
         outcome_slots=np.empty(closings, np.int32),
-        outcome_delays=np.empty(closings, np.int64),
-        outcome_examples=np.empty(closings, np.int64),
-        outcome_label_offsets=np.empty(closings, np.int64),
-        outcome_learners=np.empty(closings, np.int32),
-        outcome_scores=np.empty(closings, np.float32),
         dead_positions=np.empty(closings, np.int32),
         dead_reasons=np.empty(closings, np.uint8),
         dead_slots=np.empty(closings, np.int32),
@@ -132,8 +109,8 @@ def add_operation(out: JoinOutput, code: Number, slot: Number, label: Number, po
 
 
 @inlined_without_refcounts
-def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number, ids: Words, id_row: Number) -> Number:
-    """Append an outcome without label, delay and offsets; return its row, where the caller puts those that it has.
+def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number, ids: Words, id_row: Number) -> np.void:
+    """Append an outcome whose other columns are null; return its row, where the caller puts what it has.
 
     Args:
         out: The output.
@@ -144,17 +121,15 @@ def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number,
         id_row: The row of the id in it.
     """
     row = out.counts[OutputKind.OUTCOMES]
-    out.outcome_positions[row] = position
-    out.outcome_kinds[row] = kind
-    for word in range(ID_WORDS):
-        out.outcome_ids[row, word] = ids[id_row, word]
-    out.outcome_labels[row] = -1
-    out.outcome_slots[row] = slot
-    out.outcome_delays[row] = NO_LONG
-    out.outcome_examples[row] = NO_LONG
-    out.outcome_label_offsets[row] = NO_LONG
     out.counts[OutputKind.OUTCOMES] = row + 1
-    return int(row)
+    out.outcome_slots[row] = slot
+    out.outcomes[row] = NO_OUTCOME[0]
+    outcome: np.void = out.outcomes[row]
+    outcome["position"] = position
+    outcome["outcome"] = kind
+    for word in range(ID_WORDS):
+        outcome["id"][word] = ids[id_row, word]
+    return outcome
 
 
 @inlined_without_refcounts

@@ -151,7 +151,7 @@ def close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, place: 
     """Close an example that had expired when it came: it was predicted, and is `unlabelled` at once."""
     state.counters[Counter.UNLABELLED] += 1
     outcome = add_outcome(out, position, UNLABELLED_KIND, slot, state.ids, slot)
-    out.outcome_examples[outcome] = state.offsets[slot]
+    outcome["example_offset"] = state.offsets[slot]
     remember_id(state, slot, place, UNLABELLED_KIND, np.int8(-1), 0)
 
 
@@ -163,10 +163,10 @@ def join_with_waiting_label(
     label = state.labels[label_slot]
     delay_ms = state.times[label_slot] - state.times[slot]
     outcome = add_outcome(out, position, JOINED_KIND, slot, state.ids, slot)
-    out.outcome_labels[outcome] = label
-    out.outcome_delays[outcome] = delay_ms
-    out.outcome_examples[outcome] = state.offsets[slot]
-    out.outcome_label_offsets[outcome] = state.offsets[label_slot]
+    outcome["label"] = label
+    outcome["delay_ms"] = delay_ms
+    outcome["example_offset"] = state.offsets[slot]
+    outcome["label_offset"] = state.offsets[label_slot]
     learn_example(state, out, slot, label, state.revisions[label_slot], delay_ms, position, place)
 
 
@@ -198,7 +198,7 @@ def repeat_example(
     if known == fingerprint:
         state.counters[Counter.DUPLICATES] += 1
         outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.example_ids, row)
-        out.outcome_examples[outcome] = batch.example_offsets[row]
+        outcome["example_offset"] = batch.example_offsets[row]
     else:
         add_dead_letter(out, position, CONFLICTING_EXAMPLE, -1, NO_CAUSE, 0)
 
@@ -345,10 +345,10 @@ def join_with_pending_example(
     label = batch.labels[row]
     delay_ms = batch.label_times[row] - state.times[slot]
     outcome = add_outcome(out, position, JOINED_KIND, slot, state.ids, slot)
-    out.outcome_labels[outcome] = label
-    out.outcome_delays[outcome] = delay_ms
-    out.outcome_examples[outcome] = state.offsets[slot]
-    out.outcome_label_offsets[outcome] = batch.label_offsets[row]
+    outcome["label"] = label
+    outcome["delay_ms"] = delay_ms
+    outcome["example_offset"] = state.offsets[slot]
+    outcome["label_offset"] = batch.label_offsets[row]
     learn_example(state, out, slot, label, batch.revisions[row], delay_ms, position, place)
 
 

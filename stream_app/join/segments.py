@@ -168,7 +168,7 @@ def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
 
 @inlined_without_refcounts
 def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
-    """Fill `outcome_learners` and `outcome_scores` of one segment, once its learners have answered.
+    """Fill `learner` and `score` of the outcomes of one segment, once its learners have answered.
 
     Args:
         join: Address of the stream's descriptor.
@@ -182,8 +182,8 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
         if slot >= 0:
             learner = state.champions[slot]
             score = state.scores[learner, slot]
-        out.outcome_learners[row] = learner
-        out.outcome_scores[row] = score
+        out.outcomes[row]["learner"] = learner
+        out.outcomes[row]["score"] = score
 
 
 @inlined_without_refcounts

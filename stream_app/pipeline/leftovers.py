@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from stream_app.join.constants import SlotState
 from stream_app.pipeline.batch import OriginalRecord, size_of
-from stream_app.pipeline.outputs import Collector, DeadLetterRow, OutcomeRows
+from stream_app.pipeline.outputs import Collector, DeadLetterRow
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.transaction_bounds import Costs
-from stream_app.records import NO_LONG, Cause, Floats, Integers, Longs, OutcomeKind, Reason, Words
+from stream_app.record_columns import NO_OUTCOME
+from stream_app.records import Cause, Floats, Integers, Longs, OutcomeKind, Reason, Words
 
 
 class Names(Protocol):
@@ -94,21 +95,15 @@ def close(left: Leftovers, names: Names, collector: Collector, position: int, ca
         position: The position that causes them.
         cause: The cause for waiting labels.
     """
-    count = len(left.offsets)
     numbers = np.array([names.number_of_learner(name) for name in left.learners], np.int32)
-    collector.outcomes(
-        OutcomeRows(
-            positions=np.full(count, position, np.int32),
-            streams=np.full(count, names.number_of(left.stream), np.int32),
-            kinds=np.full(count, OutcomeKind.EVICTED, np.uint8),
-            ids=left.ids,
-            labels=np.full(count, -1, np.int8),
-            learners=numbers[left.champions],
-            scores=left.scores,
-            delays=np.full(count, NO_LONG),
-            examples=left.offsets,
-            label_offsets=np.full(count, NO_LONG),
-        )
-    )
+    rows = np.repeat(NO_OUTCOME, len(left.offsets))
+    rows["position"] = position
+    rows["stream"] = names.number_of(left.stream)
+    rows["id"] = left.ids
+    rows["outcome"] = OutcomeKind.EVICTED
+    rows["learner"] = numbers[left.champions]
+    rows["score"] = left.scores
+    rows["example_offset"] = left.offsets
+    collector.outcomes(rows)
     for label in left.labels:
         collector.dead(position, DeadLetterRow(Reason.ORPHAN_LABEL, label, left.stream, cause))

@@ -10,21 +10,20 @@ import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_app.config import JoinSettings
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.pipeline.steps.routed import Judged, Routed
-from stream_app.record_columns import BinaryColumn, OutputRecords, binary_column, event_time_ms, log_time_ms
-from stream_app.records import Bytes, Cause, Floats, Header, Integers, Longs, Metric, Reason, Side, Words
+from stream_app.record_columns import BinaryColumn, OutputRecords, Rows, binary_column, event_time_ms, log_time_ms
+from stream_app.records import Cause, Header, Integers, Longs, Metric, Outcome, Prediction, Reason, Side
 from stream_app.serialization import codec
-from stream_app.serialization.encode import OutcomeColumns, PredictionColumns, encode_outcomes, encode_predictions
+from stream_app.serialization.encode import encode_rows
 from stream_app.serialization.label_causes import explained
 from stream_app.serialization.left_out import Fields, fitted
-from stream_app.serialization.names import NameList
+from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat
 
 DEAD_LETTERS = "dead-letters"
@@ -93,41 +92,6 @@ class OutputForm(NamedTuple):
     dead_letter_bytes: int
 
 
-class Names(NamedTuple):
-    """The names that the indices in columns stand for."""
-
-    streams: NameList
-    learners: NameList
-
-
-class PredictionRows(NamedTuple):
-    """k predictions in merge order, columns as in `PredictionColumns`; `positions` are the examples' positions."""
-
-    positions: Integers
-    streams: Integers
-    learners: Integers
-    ids: Words
-    champions: NDArray[np.bool_]
-    scores: Floats
-    labels: NDArray[np.int8]
-    versions: Longs
-
-
-class OutcomeRows(NamedTuple):
-    """k outcomes in merge order, columns and nulls as in `OutcomeColumns`; `positions` are those that caused them."""
-
-    positions: Integers
-    streams: Integers
-    kinds: Bytes
-    ids: Words
-    labels: NDArray[np.int8]
-    learners: Integers
-    scores: Floats
-    delays: Longs
-    examples: Longs
-    label_offsets: Longs
-
-
 class DeadLetterRow(NamedTuple):
     """An input record that cannot be processed, and the reason.
 
@@ -181,16 +145,12 @@ class DeadCount(NamedTuple):
     explanation: str = ""
 
 
-Rows = TypeVar("Rows", PredictionRows, OutcomeRows)
-
-
-def _together(kind: type[Rows], chunks: Sequence[Rows]) -> Rows:
+def _together(chunks: Sequence[Rows]) -> Rows:
     """Return all rows in merge order; rows of one position are in one chunk, in the order of the output."""
     if len(chunks) == 1:
         return chunks[0]
-    columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    return kind(*(column[order] for column in columns))
+    rows = np.concatenate(chunks)
+    return rows[np.argsort(rows["position"], kind="stable")]
 
 
 NOTHING = OutputRecords.of((), (), ())
@@ -208,20 +168,20 @@ class Collector:
 
     def __init__(self, batch: InputBatch) -> None:
         self._batch = batch
-        self._predictions: list[PredictionRows] = []
-        self._outcomes: list[OutcomeRows] = []
+        self._predictions: list[Rows] = []
+        self._outcomes: list[Rows] = []
         self._metrics: list[tuple[int, Metric]] = []
         self._dead: list[tuple[int, DeadLetterRow]] = []
         self._erased: list[Erased] = []
 
-    def predictions(self, rows: PredictionRows) -> None:
+    def predictions(self, rows: Rows) -> None:
         """Add all predictions of some positions; at one position, learners are in the order of the configuration."""
-        if len(rows.positions):
+        if len(rows):
             self._predictions.append(rows)
 
-    def outcomes(self, rows: OutcomeRows) -> None:
+    def outcomes(self, rows: Rows) -> None:
         """Add all outcomes of some positions."""
-        if len(rows.positions):
+        if len(rows):
             self._outcomes.append(rows)
 
     def event_time_ms(self, position: int) -> int:
@@ -253,8 +213,8 @@ class Collector:
         """
         wire_format = form.wire_format
         topics = {
-            "predictions": self._encode_predictions(names, wire_format) if self._predictions else NOTHING,
-            "outcomes": self._encode_outcomes(names, wire_format) if self._outcomes else NOTHING,
+            "predictions": self._encode_rows(Prediction, self._predictions, names, wire_format),
+            "outcomes": self._encode_rows(Outcome, self._outcomes, names, wire_format),
             "metrics": self._encode_metrics(wire_format) if self._metrics else NOTHING,
             "dead-letters": self._encode_dead(form) if self._dead else NOTHING,
         }
@@ -281,15 +241,15 @@ class Collector:
             for (reason, stream, side, cause), (count, offset, delay_ms) in counts.items()
         ]
 
-    def _encode_predictions(self, names: Names, wire_format: WireFormat) -> OutputRecords:
-        rows = _together(PredictionRows, self._predictions)
-        columns = PredictionColumns(names.streams, names.learners, *rows[1:], self._batch.times[rows.positions])
-        return self._records(rows.positions, _keys(names, rows.streams), encode_predictions(columns, wire_format))
-
-    def _encode_outcomes(self, names: Names, wire_format: WireFormat) -> OutputRecords:
-        rows = _together(OutcomeRows, self._outcomes)
-        columns = OutcomeColumns(names.streams, names.learners, *rows[1:], self._batch.times[rows.positions])
-        return self._records(rows.positions, _keys(names, rows.streams), encode_outcomes(columns, wire_format))
+    def _encode_rows(
+        self, record: type[Prediction | Outcome], chunks: Sequence[Rows], names: Names, wire_format: WireFormat
+    ) -> OutputRecords:
+        if not chunks:
+            return NOTHING
+        rows = _together(chunks)
+        rows["event_time_ms"] = self._batch.times[rows["position"]]
+        values = encode_rows(record, rows, names, wire_format)
+        return self._records(rows["position"], _keys(names, rows["stream"]), values)
 
     def _encode_metrics(self, wire_format: WireFormat) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)

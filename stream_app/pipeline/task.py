@@ -16,7 +16,7 @@ from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
-from stream_app.pipeline.outputs import Collector, InputTopics, Names, OutputForm, Outputs
+from stream_app.pipeline.outputs import Collector, InputTopics, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
 from stream_app.pipeline.steps.route import route_records
 from stream_app.pipeline.steps.routed import Routed, columns_to_route, judged, stopped_until
@@ -41,6 +41,7 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
 from stream_app.snapshot.imported_state import Seed, read_seed

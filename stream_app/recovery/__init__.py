@@ -1,6 +1,6 @@
 """From snapshots and progress to a live task: one sequence of steps, however its last owner ended.
 
-`restore` is that sequence, for a worker and for `areba state rebuild` alike; read it first. It finds and loads a
+`restore` is that sequence, for a worker and for `areba state list` alike; read it first. It finds and loads a
 snapshot (`changelog`), reads progress (`progress_script`), finds out what became of the last transactions
 (`lost_markers.settle`), processes the recorded ranges again (`replay`), and returns a `live.live_task`.
 

@@ -3,15 +3,16 @@
 The bytes equal the output of `codec.encode`. Compiled code writes the rows into one buffer.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.record_columns import PADDING_BYTES, BinaryColumn
+from stream_app.record_columns import NO_INTEGER, PADDING_BYTES, BinaryColumn, Rows, columns_of
 from stream_app.records import (
     MAX_ID_BYTES,
     MAX_STREAM_BYTES,
@@ -19,55 +20,23 @@ from stream_app.records import (
     Bytes,
     Example,
     Floats,
-    Integers,
     Label,
     Longs,
     Outcome,
     Prediction,
-    Words,
 )
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
-from stream_app.serialization.names import NameList, Texts
+from stream_app.serialization.names import Names, Texts
 from stream_app.serialization.sender_checks import require_finite
 from stream_app.serialization.wire_format import WireFormat, single_object
 
-Bits: TypeAlias = NDArray[np.uint32]
-"""Float32 values as their bits."""
 
-
-@dataclass(frozen=True, slots=True)
-class PredictionColumns:
-    """n predictions; `streams` and `learners` are indices into the lists of names."""
-
-    stream_names: Sequence[str]
-    learner_names: Sequence[str]
-    streams: Integers
-    learners: Integers
-    ids: Words
-    champions: NDArray[np.bool_]
-    scores: Floats
-    labels: NDArray[np.int8]
-    model_versions: Longs
-    event_times_ms: Longs
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeColumns:
-    """n outcomes; a null is -1 in `labels` and `learners`, NaN in `scores`, and `NO_LONG` in the columns of longs."""
-
-    stream_names: Sequence[str]
-    learner_names: Sequence[str]
-    streams: Integers
-    outcomes: Bytes
-    ids: Words
-    labels: NDArray[np.int8]
-    learners: Integers
-    scores: Floats
-    delays_ms: Longs
-    example_offsets: Longs
-    label_offsets: Longs
-    event_times_ms: Longs
+@inlined_without_refcounts
+def _put_byte(out: Bytes, position: int, value: Int) -> int:
+    """Write a byte, and return the next position."""
+    out[position] = value
+    return position + 1
 
 
 @inlined_without_refcounts
@@ -85,40 +54,24 @@ def _put_text(out: Bytes, position: int, texts: Texts, number: int) -> int:
 
 
 @inlined_without_refcounts
-def _put_id(out: Bytes, position: int, ids: Bytes, row: int) -> int:
-    """Write the id of a row, and return the next position."""
-    length = int(ids[row, 0])  # at most 64, so the other bytes of the word are 0
+def _put_id(out: Bytes, position: int, cells: Bytes, start: int) -> int:
+    """Write the id whose words start there among the bytes of a row, and return the next position."""
+    length = int(cells[start])  # at most 64, so the other bytes of the word are 0
     position = put_long(out, position, length)
-    for i in range(length):
-        out[position + i] = ids[row, 8 + i]
-    return position + length
+    return _put_bytes(out, position, cells, start + 8, start + 8 + length)
 
 
 @inlined_without_refcounts
-def _put_float(out: Bytes, position: int, bits: np.uint32) -> int:
+def _put_float(out: Bytes, position: int, value: np.float32) -> int:
     """Write the bits of a float32, little-endian, and return the next position."""
+    bits = np.float32(value).view(np.uint32)
     for i in range(avro.FLOAT_BYTES):
         out[position + i] = np.uint8((bits >> np.uint32(8 * i)) & np.uint32(0xFF))
     return position + avro.FLOAT_BYTES
 
 
-@inlined_without_refcounts
-def _put_nullable_long(out: Bytes, position: int, value: Int, null: int) -> int:
-    """Write a union of null and a number, and return the next position."""
-    if value == null:
-        out[position] = 0
-        return position + 1
-    out[position] = 2
-    return put_long(out, position + 1, value)
-
-
 def _header(wire_format: WireFormat | None, record: type[avro.Record]) -> bytes:
     return (wire_format or single_object()).header(record)
-
-
-def _written(names: Sequence[str], prefix: bytes = b"") -> Texts:
-    """Return names as Avro strings, each after the prefix."""
-    return (names if isinstance(names, NameList) else NameList(names)).written(prefix)
 
 
 def _column(out: Bytes, ends: Longs) -> BinaryColumn:
@@ -138,125 +91,77 @@ def _sliced(out: Bytes, ends: Longs) -> list[bytes]:
     return [written[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
 
-class _PredictionRows(NamedTuple):
-    """The columns of `PredictionColumns` for compiled code: ids as bytes, scores as bits."""
+class _Writing(NamedTuple):
+    """How compiled code writes a column of one kind.
 
-    streams: Integers
-    learners: Integers
-    ids: Bytes
-    champions: NDArray[np.bool_]
-    score_bits: Bits
-    labels: NDArray[np.int8]
-    model_versions: Longs
-    event_times_ms: Longs
+    Attributes:
+        most_bytes: The most bytes of a value, without those of a name.
+        value: The expression that writes a value at `at`, and returns the next position.
+        is_null: The expression that says whether the value is null.
+    """
 
-
-def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | None = None) -> BinaryColumn:
-    """Return n values for the topic of predictions, equal to the values of `codec.encode`."""
-    streams = _written(columns.stream_names, _header(wire_format, Prediction))
-    learners = _written(columns.learner_names)
-    fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + 2 * MAX_VARINT_BYTES
-    n = len(columns.streams)
-    out = np.empty(n * (streams.longest + learners.longest + fixed), np.uint8)
-    ends = np.empty(n, np.int64)
-    rows = _PredictionRows(
-        streams=columns.streams,
-        learners=columns.learners,
-        ids=columns.ids.view(np.uint8),
-        champions=columns.champions,
-        score_bits=columns.scores.view(np.uint32),
-        labels=columns.labels,
-        model_versions=columns.model_versions,
-        event_times_ms=columns.event_times_ms,
-    )
-    _encode_predictions(out, ends, streams, learners, rows)
-    return _column(out, ends)
+    most_bytes: int
+    value: str
+    is_null: str = ""
 
 
-@compiled_without_refcounts
-def _encode_predictions(out: Bytes, ends: Longs, streams: Texts, learners: Texts, rows: _PredictionRows) -> None:
-    """Write the rows one after the other; `ends` gets the end of each."""
+_WRITING: Mapping[str, _Writing] = MappingProxyType({
+    "id": _Writing(MAX_VARINT_BYTES + MAX_ID_BYTES, "_put_id(out, {at}, raw[row], {start})"),
+    "string": _Writing(0, "_put_text(out, {at}, {name}_names, {cell})", "{cell} < 0"),
+    "boolean": _Writing(1, "_put_byte(out, {at}, {cell})"),
+    "enum": _Writing(MAX_INT_BYTES, "put_long(out, {at}, np.int64({cell}))"),
+    "int": _Writing(MAX_INT_BYTES, "put_long(out, {at}, np.int64({cell}))", "{cell} == NO_INTEGER"),
+    "long": _Writing(MAX_VARINT_BYTES, "put_long(out, {at}, {cell})", "{cell} == NO_LONG"),
+    "float": _Writing(avro.FLOAT_BYTES, "_put_float(out, {at}, {cell})", "np.isnan({cell})"),
+})  # fmt: skip
+
+
+@cache
+def _encoder(name: str, row_type: np.dtype[np.void]) -> tuple[Callable[..., None], int]:
+    """Compile the function that writes rows of a record type; return it, and the most bytes of a row without its names.
+
+    Its source is made from the schema: one statement a column, as a person would write it, so that no look-up in a
+    table is left in the loop.
+    """
+    most, lines = 0, []
+    for column in columns_of(name):
+        writing, terms = _WRITING[column.kind], {"cell": f"cells[{column.name!r}]", "name": column.name}
+        terms["start"] = str(row_type.fields[column.name][1]) if row_type.fields else ""
+        value = writing.value.format(at="_put_byte(out, position, 2)" if column.nullable else "position", **terms)
+        null = f"_put_byte(out, position, 0) if {writing.is_null.format(**terms)} else " if column.nullable else ""
+        lines.append(f"        position = {null}{value}")
+        most += writing.most_bytes + column.nullable
+    body = "\n".join(lines)
+    source = f"""
+def encode_{name}(out, ends, stream_names, learner_names, rows, raw):
     position = 0
-    for row in range(len(rows.streams)):
-        position = _put_text(out, position, streams, rows.streams[row])
-        position = _put_id(out, position, rows.ids, row)
-        position = _put_text(out, position, learners, rows.learners[row])
-        out[position] = rows.champions[row]
-        position = _put_float(out, position + 1, rows.score_bits[row])
-        position = put_long(out, position, np.int64(rows.labels[row]))
-        position = put_long(out, position, rows.model_versions[row])
-        position = put_long(out, position, rows.event_times_ms[row])
+    for row in range(len(rows)):
+        cells = rows[row]
+{body}
         ends[row] = position
+"""
+    made = globals() | {"NO_INTEGER": NO_INTEGER, "NO_LONG": NO_LONG}
+    exec(compile(source, __file__, "exec"), made)  # noqa: S102  (the text is made here, from schemas of this package)
+    return compiled_without_refcounts(made[f"encode_{name}"]), most
 
 
-class _OutcomeRows(NamedTuple):
-    """The columns of `OutcomeColumns` for compiled code: ids as bytes, scores also as bits."""
+def encode_rows(
+    record: type[Prediction | Outcome], rows: Rows, names: Names, wire_format: WireFormat | None = None
+) -> BinaryColumn:
+    """Return n values for the topic of predictions or outcomes, equal to the values of `codec.encode`.
 
-    streams: Integers
-    outcomes: Bytes
-    ids: Bytes
-    labels: NDArray[np.int8]
-    learners: Integers
-    scores: Floats
-    score_bits: Bits
-    delays_ms: Longs
-    example_offsets: Longs
-    label_offsets: Longs
-    event_times_ms: Longs
-
-
-def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = None) -> BinaryColumn:
-    """Return n values for the topic of outcomes, equal to the values of `codec.encode`."""
-    streams = _written(columns.stream_names, _header(wire_format, Outcome))
-    learners = _written(columns.learner_names, b"\x02")  # each after the index of the union's second type
-    nullables = 5  # the index bytes of the other unions, and of a null learner
-    fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 2 * MAX_INT_BYTES + nullables + avro.FLOAT_BYTES + 4 * MAX_VARINT_BYTES
-    n = len(columns.streams)
-    out = np.empty(n * (streams.longest + learners.longest + fixed), np.uint8)
-    ends = np.empty(n, np.int64)
-    rows = _OutcomeRows(
-        streams=columns.streams,
-        outcomes=columns.outcomes,
-        ids=columns.ids.view(np.uint8),
-        labels=columns.labels,
-        learners=columns.learners,
-        scores=columns.scores,
-        score_bits=columns.scores.view(np.uint32),
-        delays_ms=columns.delays_ms,
-        example_offsets=columns.example_offsets,
-        label_offsets=columns.label_offsets,
-        event_times_ms=columns.event_times_ms,
-    )
-    _encode_outcomes(out, ends, streams, learners, rows)
+    Args:
+        record: Which of the two.
+        rows: `[n]`, contiguous, of its row type.
+        names: What the numbers in the columns `stream` and `learner` stand for.
+        wire_format: By default `avro_single_object`.
+    """
+    encode, most = _encoder(record.__name__.lower(), rows.dtype)
+    streams, learners = names.streams.written(_header(wire_format, record)), names.learners.written()
+    out = np.empty(len(rows) * (streams.longest + learners.longest + most), np.uint8)
+    ends = np.empty(len(rows), np.int64)
+    encode(out, ends, streams, learners, rows, rows.view(np.uint8).reshape(len(rows), rows.itemsize))
     return _column(out, ends)
-
-
-@compiled_without_refcounts
-def _encode_outcomes(out: Bytes, ends: Longs, streams: Texts, learners: Texts, rows: _OutcomeRows) -> None:
-    """Write the rows one after the other; `ends` gets the end of each."""
-    position = 0
-    for row in range(len(rows.streams)):
-        position = _put_text(out, position, streams, rows.streams[row])
-        position = _put_id(out, position, rows.ids, row)
-        position = put_long(out, position, np.int64(rows.outcomes[row]))
-        position = _put_nullable_long(out, position, np.int64(rows.labels[row]), -1)
-        learner = rows.learners[row]
-        if learner < 0:
-            out[position] = 0
-            position += 1
-        else:
-            position = _put_text(out, position, learners, learner)
-        if np.isnan(rows.scores[row]):
-            out[position] = 0
-            position += 1
-        else:
-            out[position] = 2
-            position = _put_float(out, position + 1, rows.score_bits[row])
-        position = _put_nullable_long(out, position, rows.delays_ms[row], NO_LONG)
-        position = _put_nullable_long(out, position, rows.example_offsets[row], NO_LONG)
-        position = _put_nullable_long(out, position, rows.label_offsets[row], NO_LONG)
-        position = put_long(out, position, rows.event_times_ms[row])
-        ends[row] = position
 
 
 def encode_examples(

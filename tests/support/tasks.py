@@ -32,7 +32,7 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.verify.reference_state import Record
 from tests.oracle_checks import Row, rows_of
 from tests.support.rows import columns
@@ -167,7 +167,7 @@ def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
         meaning = Mark(stream, MarkKind.PROMOTE, learner=("one", "two", "three")[draft.variant % 3])
     elif draft.kind == 4:
         erased = {id_, IDS[draft.variant % len(IDS)]}
-        meaning = Mark(stream, MarkKind.ERASE, digests="".join(digest_of(stream, each) for each in sorted(erased)))
+        meaning = Mark(stream, MarkKind.ERASE, digests="".join(id_digest(stream, each) for each in sorted(erased)))
     elif side is Side.EXAMPLES:
         meaning = Example(stream, id_, FEATURES[max(0, draft.variant - 15)])
     else:

@@ -1,6 +1,6 @@
 """`areba state import`: let a learner of a new or a stopped application continue from a saved state.
 
-The state is written to the task's progress as an act, so every restore, `areba verify` and `areba state rebuild` start
+The state is written to the task's progress as an act, so every restore, `areba verify` and `areba state list` start
 from the same bits. No worker may run, see `progress.writer`.
 """
 

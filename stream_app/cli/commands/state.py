@@ -1,14 +1,13 @@
 """`areba state`: list, export, import and repair the state of tasks."""
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, JSON_OPTION, TASK_OPTION, TASKS_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, TASK_OPTION, TASKS_OPTION
 from stream_app.errors import StateError
 from stream_app.terminal import Terminal, say
 
@@ -40,27 +39,33 @@ def state() -> None:
 @state.command("list")
 @CONFIG_OPTION
 @TASKS_OPTION
+@AT_OPTION
 @JSON_LINES_OPTION
-def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
+def list_command(path: Path, tasks: Sequence[int], at: tuple[int, int] | None, *, as_json: bool) -> None:
     """List all streams and learners: method, size, updates, digest.
 
-    Models that were imported are listed, also before the first start. The exit status is 0 even if a task has no state
-    yet; a line on standard error then says so.
+    The command rebuilds each task: it loads the newest snapshot before the commit, processes the later records again,
+    and compares every digest. Models that were imported are listed, also before the first start. A task that has no
+    state yet, or cannot be rebuilt, gets a line on standard error; with --at, the exit status is then 3.
 
     \b
     Examples:
       areba state list -c my.yaml
-      areba state list -c my.yaml --task 0 --task 1
+      areba state list -c my.yaml --task 0 --at 20000/19500
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
+    if at is not None and len(tasks) != 1:
+        raise click.UsageError("--at needs one --task")
     place = open_place(path)
     for task in tasks or range(place.partitions()):
         try:
-            rebuilt = models.rebuild(place, task, None)
+            rebuilt = models.rebuild(place, task, at)
         except StateError as problem:
+            if at is not None:
+                raise
             say(problem, err=True)
             continue
         if as_json:
@@ -68,43 +73,6 @@ def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
                 say(json.dumps(one))
         else:
             Terminal().print(table(place.config, task, rebuilt))
-
-
-@state.command("rebuild")
-@CONFIG_OPTION
-@click.option("--task", type=click.IntRange(0), required=True, help="Number of the task.")
-@AT_OPTION
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder in which to save all learners."
-)
-@JSON_LINES_OPTION
-def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: Path | None, *, as_json: bool) -> None:
-    """Rebuild a task as it was at a commit.
-
-    The command loads the newest snapshot before the commit, processes the later records again, and compares every
-    digest. With --json, it prints a document for each learner, with its file. The exit status is 3 if the task cannot
-    be rebuilt.
-
-    \b
-    Examples:
-      areba state rebuild -c my.yaml --task 0
-      areba state rebuild -c my.yaml --task 0 --at 20000/19500 -o models
-    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
-    from stream_app.admin.models import rebuild  # noqa: PLC0415
-    from stream_app.admin.saved_models.export_models import export_task  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
-
-    place = open_place(path)
-    rebuilt = rebuild(place, task, at)
-    files = [str(one.path) for one in export_task(place.config, task, rebuilt, output)] if output else []
-    if as_json:
-        for number, one in enumerate(documents(place.config, task, rebuilt)):  # the files have the same order
-            say(json.dumps({**one, "file": files[number] if files else None}))
-        return
-    Terminal().print(table(place.config, task, rebuilt))
-    for file in files:
-        say(file)
 
 
 @state.command("export")
@@ -231,27 +199,6 @@ def _all_or_one(
     if overwrite:
         raise click.UsageError("--overwrite needs --all")
     return first, second, third
-
-
-@state.command("diff")
-@click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@JSON_OPTION
-def diff_command(one: Path, two: Path, *, as_json: bool) -> None:
-    """Compare two exported learners, array by array.
-
-    The exit status is 1 if they differ.
-
-    \b
-    Examples:
-      areba state diff monday.safetensors tuesday.safetensors
-    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.saved_models.compare_models import compare  # noqa: PLC0415  (see run)
-
-    found = compare(one, two)
-    for line in [json.dumps(found.to_plain())] if as_json else found.lines():
-        say(line)
-    sys.exit(0 if found.is_equal else 1)
 
 
 @state.command("skip")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, START
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from tests.simulation.schedule import START_MS
 from tests.support.rows import Sent
 
@@ -196,7 +196,7 @@ def _marks(draw: Random, stream: StreamOf, number: int, now_ms: int, learners: S
         return
     if what == 4:
         ids = [f"{stream.name}-{max(0, number - draw.choice((0, 0, 1, 3)))}" for _ in range(draw.choice((1, 2)))]
-        digests = "".join(digest_of(stream.name, id_) for id_ in ids)
+        digests = "".join(id_digest(stream.name, id_) for id_ in ids)
         mark = codec.encode(Mark(stream.name, MarkKind.ERASE, digests=digests))
         yield Sent(Side.EXAMPLES, stream.partition, now_ms, stream.name.encode(), mark)
         return

@@ -20,7 +20,7 @@ from stream_app.pipeline import merge
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Commit, Mark, MarkKind
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, cut_digests, digest_of
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, cut_digests, id_digest
 
 PARTITIONS = 5
 YEAR_MS = 365 * 86_400_000
@@ -212,7 +212,7 @@ def test_many_ids_are_erased_by_few_marks_of_bounded_size() -> None:
     assert max(map(len, values)) <= MAX_DIGESTS * DIGEST_CHARACTERS + len("sine") + MARK_BYTES
     marks = [mark for mark in map(codec.decode_one, values) if isinstance(mark, Mark)]
     digests = [digest for mark in marks for digest in cut_digests(mark.digests or "")]
-    assert sorted(digests) == sorted(digest_of("sine", id_) for id_ in ids)
+    assert sorted(digests) == sorted(id_digest("sine", id_) for id_ in ids)
     small = CONFIG.model_copy(update={"limits": LimitSettings(max_record_bytes=200)})
     offsets = erase_in(world, *ids[:5], config=small)
     assert len(offsets) == 3

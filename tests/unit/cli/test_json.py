@@ -2,15 +2,12 @@
 
 import json
 from base64 import b64decode
-from pathlib import Path
 
 import pytest
 
 from stream_app.cli import topic_setup
-from stream_app.cli.main import cli
 from stream_app.records import Example
 from stream_app.serialization import codec
-from stream_app.snapshot.model_file import read_model_file
 from tests.support.world import World, started, take_turns
 from tests.unit.cli.conftest import Run
 
@@ -49,29 +46,16 @@ def test_dead_letters(run: Run, world: World) -> None:
     assert (shown["sent_back"], shown["left_out"], shown["problem"]) == (None, {}, None)
 
 
-def test_rebuilt_learners(run: Run, tmp_path: Path) -> None:
-    """A script that exports all learners needs the file of each."""
-    status, out, err = run("state", "rebuild", "--task", "0", "--json")
+def test_listed_learners(run: Run) -> None:
+    """A script that watches models needs each learner's digest, and a clear status where a commit does not exist."""
+    status, out, err = run("state", "list", "--json")
     first = [*map(json.loads, out)]
-    assert (status, err, [one["file"] for one in first]) == (0, [], [None, None])
-    status, out, _ = run("state", "rebuild", "--task", "0", "-o", str(tmp_path / "models"), "--json")
-    second = [*map(json.loads, out)]
-    assert [{**one, "file": None} for one in second] == first
-    for one in second:
-        assert read_model_file(one["file"]).source["learner"] == one["learner"]
-
-
-def test_models_that_differ(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit status is the same as with text."""
-    run("state", "rebuild", "--task", "0", "-o", str(tmp_path))
-    one, two = (str(tmp_path / f"s0.{learner}.safetensors") for learner in ("areba", "baseline"))
-    for other, status in ((one, 0), (two, 1)):
-        with pytest.raises(SystemExit) as ended:
-            cli(["state", "diff", one, other, "--json"])
-        document = json.loads(capsys.readouterr().out)
-        assert (ended.value.code, document["is_equal"], document["one"]["learner"]) == (status, status == 0, "areba")
-        assert bool(document["differences"]) == (status == 1)
-    assert {"name", "here", "there", "largest"} == set(document["differences"][0])
+    assert (status, err) == (0, [])
+    assert {(one["stream"], one["learner"]) for one in first} >= {("s0", "areba"), ("s0", "baseline")}
+    at = f"{first[0]['examples_end']}/{first[0]['labels_end']}"
+    status, out, _ = run("state", "list", "--task", "0", "--at", at, "--json")
+    assert (status, [*map(json.loads, out)]) == (0, [one for one in first if one["task"] == 0])
+    assert run("state", "list", "--task", "0", "--at", "1/0", "--json")[0] == 3
 
 
 def test_a_rehearsed_replay(run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

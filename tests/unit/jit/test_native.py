@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import stream_app
-from stream_app.jit.cache import digest_of, sources_of
+from stream_app.jit.cache import sources_digest, sources_of
 
 PACKAGE = Path(stream_app.__file__).parent
 
@@ -116,7 +116,7 @@ def package(tmp_path: Path) -> Path:
         ("learners/api.py", "join_and_learn"),
         ("join/constants.py", "join_and_learn"),
         ("join/rules.py", "join_and_learn"),
-        ("pipeline/outputs.py", "output_rows"),
+        ("schemas/outcome.v1.avsc", "join_and_learn"),
     ],
 )
 def test_an_edit_recompiles_what_compiles_it_in(name: str, step: str, package: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_edit_recompiles_what_compiles_it_in(name: str, step: str, package: P
     caller = Path("pipeline", "steps", f"{step}.py")
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
-    assert digest_of(sources_of(package / caller, package)) != digest_of(sources_of(PACKAGE / caller))
+    assert sources_digest(sources_of(package / caller, package)) != sources_digest(sources_of(PACKAGE / caller))
 
 
 def test_an_edit_recompiles_nothing_else(package: Path) -> None:
@@ -132,10 +132,10 @@ def test_an_edit_recompiles_nothing_else(package: Path) -> None:
     with (package / "learners" / "networks" / "kernels.py").open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
     join = Path("join", "rules.py")
-    assert digest_of(sources_of(package / join, package)) == digest_of(sources_of(PACKAGE / join))
+    assert sources_digest(sources_of(package / join, package)) == sources_digest(sources_of(PACKAGE / join))
 
 
 def test_checkouts_with_equal_sources_share_compiled_code(package: Path) -> None:
     """An image is built in one folder and run in another, and a second checkout need not compile."""
     for name in ("join/rules.py", "pipeline/steps/join_and_learn.py"):
-        assert digest_of(sources_of(package / name, package)) == digest_of(sources_of(PACKAGE / name))
+        assert sources_digest(sources_of(package / name, package)) == sources_digest(sources_of(PACKAGE / name))

@@ -9,7 +9,7 @@ from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind, Side, pack_id
 from stream_app.serialization import codec
-from stream_app.serialization.erased_ids import digest_of
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.snapshot import segments
 from stream_app.snapshot.format import pack
 from stream_app.verify.reference_state import Record
@@ -65,7 +65,7 @@ class Running:
 
     def erase(self, *ids: str) -> Erased:
         """Send a mark, and return what it has erased."""
-        mark = Mark("a", MarkKind.ERASE, digests="".join(digest_of("a", id_) for id_ in ids))
+        mark = Mark("a", MarkKind.ERASE, digests="".join(id_digest("a", id_) for id_ in ids))
         return self._step(Side.EXAMPLES, mark)
 
     def _step(self, side: Side, meaning: Example | Label | Mark) -> Erased:
@@ -185,6 +185,6 @@ def test_a_stream_that_was_configured_later_keeps_its_own_learners() -> None:
     own = StreamSettings(features=2, champion="own", learners={"own": LEARNERS["baseline"]})
     made.task.apply_settings(SETTINGS.model_copy(update={"streams": {**SETTINGS.streams, "b": own}}))
     made.task.step(*batch(Side.EXAMPLES, [sent(Side.EXAMPLES, 1, Example("b", "one", (0.5, 0.5)))._replace(key=b"b")]))
-    mark = Mark("b", MarkKind.ERASE, digests=digest_of("b", "one"))
+    mark = Mark("b", MarkKind.ERASE, digests=id_digest("b", "one"))
     made.task.step(*batch(Side.EXAMPLES, [sent(Side.EXAMPLES, 2, mark)._replace(key=b"b")]))
     assert made.task.stream("b").learner_names == ("own",)

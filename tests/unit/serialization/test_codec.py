@@ -32,8 +32,8 @@ from stream_app.records import (
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.encode import encode_examples, encode_labels, encode_outcomes, encode_predictions
-from tests.support.formats.columns import outcome_columns, prediction_columns
+from stream_app.serialization.encode import encode_examples, encode_labels
+from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.ids import unpack_id
 
 LIMITS = DecodeLimits()
@@ -102,8 +102,8 @@ def test_golden_outputs_in_a_batch() -> None:
     decoded_prediction, decoded_outcome = codec.decode_many([prediction, outcome])
     assert isinstance(decoded_prediction, Prediction)
     assert isinstance(decoded_outcome, Outcome)
-    assert encode_predictions(prediction_columns([decoded_prediction])) == [prediction]
-    assert encode_outcomes(outcome_columns([decoded_outcome])) == [outcome]
+    assert encode_predictions([decoded_prediction]) == [prediction]
+    assert encode_outcomes([decoded_outcome]) == [outcome]
 
 
 def test_columns() -> None:
@@ -307,10 +307,10 @@ OUTCOMES = [
 
 def test_encode_columns() -> None:
     """Tools that write single records and workers that write batches must give the same bytes, nulls included."""
-    assert encode_predictions(prediction_columns(PREDICTIONS)) == [codec.encode(each) for each in PREDICTIONS]
-    assert encode_outcomes(outcome_columns(OUTCOMES)) == [codec.encode(each) for each in OUTCOMES]
-    assert encode_predictions(prediction_columns([])) == []
-    assert encode_outcomes(outcome_columns([])) == []
+    assert encode_predictions(PREDICTIONS) == [codec.encode(each) for each in PREDICTIONS]
+    assert encode_outcomes(OUTCOMES) == [codec.encode(each) for each in OUTCOMES]
+    assert encode_predictions([]) == []
+    assert encode_outcomes([]) == []
 
 
 def test_decode_many() -> None:

@@ -11,9 +11,9 @@ from stream_app.errors import ConfigurationError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.encode import encode_examples, encode_labels, encode_outcomes, encode_predictions
+from stream_app.serialization.encode import encode_examples, encode_labels
 from stream_app.serialization.wire_format import confluent, format_of, schema_in, single_object
-from tests.support.formats.columns import outcome_columns, prediction_columns
+from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.wire_formats import CONFLUENT, SCHEMA_IDS, UNKNOWN_ID, reframed
 
 GOLDEN = Path(schemas.__file__).parent / "golden"
@@ -38,9 +38,9 @@ def test_golden_outputs() -> None:
     prediction, outcome = codec.decode_many(values)
     assert isinstance(prediction, Prediction)
     assert isinstance(outcome, Outcome)
-    predictions = encode_predictions(prediction_columns([prediction]), CONFLUENT)
+    predictions = encode_predictions([prediction], CONFLUENT)
     assert predictions == [reframed(codec.encode(prediction))]
-    assert encode_outcomes(outcome_columns([outcome]), CONFLUENT) == [reframed(codec.encode(outcome))]
+    assert encode_outcomes([outcome], CONFLUENT) == [reframed(codec.encode(outcome))]
 
 
 def test_producers_write_confluents_format() -> None:
