@@ -7,7 +7,6 @@ tasks keep anyway.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from stream_app.backends.base import Clock, Source
 from stream_app.config import Config
@@ -30,13 +29,6 @@ LOOK_INTERVAL_S = 1.0
 
 LOOK_SLICE_S = 0.02
 """Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
-
-
-class _Left(NamedTuple):
-    """A stream that this pass has still to look at."""
-
-    task: OwnedTask
-    stream: str
 
 
 @dataclass(slots=True)
@@ -79,7 +71,7 @@ class StateWatch:
             "closed": join.max_closed_per_stream,
         }
         self._due_s = 0.0
-        self._left: list[_Left] = []
+        self._left: list[tuple[OwnedTask, str]] = []  # streams that this pass has still to look at
         self._passes: dict[OwnedTask, _Pass] = {}
         self._lags: dict[OwnedTask, tuple[Lag, Lag]] = {}
         self._published: dict[OwnedTask, set[str]] = {}
@@ -121,7 +113,7 @@ class StateWatch:
         gone = self._passes.keys() - {*tasks}
         if gone:
             self._passes = {task: found for task, found in self._passes.items() if task not in gone}
-            self._left = [left for left in self._left if left.task not in gone]  # it may come back in this pass
+            self._left = [left for left in self._left if left[0] not in gone]  # it may come back in this pass
         self._flagged.keep(tasks)
         self._guarded.keep(tasks)
         self._old_times.keep(tasks)
@@ -151,7 +143,7 @@ class StateWatch:
                     self._publish_tables(task, found)
         live = [task for task in tasks if task.state is TaskState.LIVE]
         self._passes = {task: _Pass(is_first=task not in self._passes) for task in live}
-        self._left = [_Left(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
+        self._left = [(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
 
     def _publish_tables(self, task: OwnedTask, found: _Pass) -> None:
         figures, streams = self._observer.figures, len(task.live.task.stream_names)
