@@ -21,24 +21,24 @@ MAX_REASONS = 20
 WINDOW_S = 10.0
 """Time over which rates are measured: long enough for the pauses between commits, short enough to see a stop."""
 
-LEAST_WINDOW_S = 0.5
+_LEAST_WINDOW_S = 0.5
 """Over a shorter time, a rate would say little."""
 
-TICK_S = 0.25
+_TICK_S = 0.25
 """Least time between two moments that are kept: with it, a window has a bounded number of them."""
 
 JOINED = OutcomeKind.JOINED.name.lower()
 
 
-class Ticks:
+class _Ticks:
     """The moments of the last updates, between which rates are measured."""
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+        self._times: deque[float] = deque(maxlen=int(WINDOW_S / _TICK_S) + 2)
 
     def add(self, now_s: float) -> None:
         """Add the moment of an update."""
-        if not self._times or now_s - self._times[-1] >= TICK_S:
+        if not self._times or now_s - self._times[-1] >= _TICK_S:
             self._times.append(now_s)
 
     @property
@@ -55,14 +55,14 @@ class Ticks:
             return None
         *earlier, end_s = self._times
         begin_s = next((time_s for time_s in earlier if time_s >= end_s - WINDOW_S), earlier[-1])
-        return None if end_s - begin_s < LEAST_WINDOW_S else (begin_s, end_s)
+        return None if end_s - begin_s < _LEAST_WINDOW_S else (begin_s, end_s)
 
 
-class Rate:
+class _Rate:
     """Counts events of one kind by the moment of the update that found them."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+        self._counts: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_S / _TICK_S) + 2)
 
     def add(self, tick_s: float) -> None:
         """Count one event."""
@@ -92,7 +92,7 @@ class _Stream:
     curves: dict[str, Curve] = field(default_factory=dict)
     metrics: int = 0
     numbers: dict[str, int] = field(default_factory=dict)  # of the newest metric of each learner
-    joined: Rate = field(default_factory=Rate)
+    joined: _Rate = field(default_factory=_Rate)
     dead_letters: int = 0
     newest_example: _Example | None = None
     predicted_ms: int | None = None
@@ -124,7 +124,7 @@ class Model:
         self._max_points = max_points
         self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
         self._has_older_dead_letters = False
-        self._ticks = Ticks()
+        self._ticks = _Ticks()
         self._commits: dict[int, Commit] = {}
         self._unassigned: Counter[str] = Counter()
         self._left_out = 0
