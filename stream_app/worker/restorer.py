@@ -22,6 +22,7 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part
+from stream_app.worker.rounds import Rounds
 from stream_app.worker.transaction_watch import TransactionWatch
 
 RESTORE_SLICE_S = 1.0
@@ -46,6 +47,7 @@ class Restorer:
 
     Args:
         tasks: The tasks of the worker.
+        rounds: Commits repairs.
         topics: Full names of the topics.
         ports: Source, transaction, cluster and clock.
         observer: Reports how far each restore has come.
@@ -53,9 +55,16 @@ class Restorer:
     """
 
     def __init__(
-        self, tasks: OwnedTasks, topics: Topics, ports: Ports, observer: Observer, watch: TransactionWatch
+        self,
+        tasks: OwnedTasks,
+        rounds: Rounds,
+        topics: Topics,
+        ports: Ports,
+        observer: Observer,
+        watch: TransactionWatch,
     ) -> None:
         self._tasks = tasks
+        self._rounds = rounds
         self._progress = topics.progress
         self._failed: list[_Failed] = []
         self._ports = ports
@@ -145,13 +154,13 @@ class Restorer:
         """Publish again the committed outputs that cannot be read, and end the restore."""
         part = Part(task, repair=repair)
         try:
-            self._tasks.commit([part])
+            self._rounds.commit([part])
         except RecordTooLargeError as error:
             problem = f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}"
             self._tasks.park(task, StateError(problem, ErrorCode.RECORD_TOO_LARGE))
             return
         except TransactionAbortedError as error:
-            self._tasks.start_over([task], error)
+            self._rounds.start_over([task], error)
             return
         self._watch.note_written(part)
         records = {topic: len(records) for topic, records in repair.outputs.items()}

@@ -63,20 +63,6 @@ class _Records(NamedTuple):
     offsets: list[int]
 
 
-class _Content(NamedTuple):
-    """What a transaction writes, so that writing it reads nothing that the next batch of a task changes.
-
-    Attributes:
-        group: The membership of the consumer group.
-        offsets: The input offsets that it commits: their fence is needed, and nobody reads them.
-        records: The records, in order.
-    """
-
-    group: object
-    offsets: Mapping[TopicPartition, int]
-    records: Sequence[_Records]
-
-
 class StartedRound(NamedTuple):
     """A transaction that was started.
 
@@ -180,8 +166,8 @@ class RoundTransaction:
                 room -= bytes_of(chunks)
                 changelog = TopicPartition(self._topics.changelog, part.task.number)
                 records.append(_Records(changelog, chunks, part.task.live.snapshot_offsets))
-        content = _Content(group, _offsets(parts), [one for one in records if len(one.records)])
-        write = partial(self._write, parts, content)
+        written = [one for one in records if len(one.records)]
+        write = partial(self._write, parts, written, _offsets(parts), group)
         return StartedRound(
             parts,
             room <= 0,
@@ -204,20 +190,27 @@ class RoundTransaction:
             _Records(TopicPartition(self._topics.progress, number), last, part.progress_offsets),
         ]
 
-    def _write(self, parts: Sequence[Part], content: _Content) -> bool:
+    def _write(
+        self,
+        parts: Sequence[Part],
+        records: Sequence[_Records],
+        input_offsets: Mapping[TopicPartition, int],
+        group: object,
+    ) -> bool:
         """Write everything in one transaction, and commit it unless a gap must be read; say whether it is committed.
 
-        This may run in another thread: it uses no port but the transaction.
+        This may run in another thread while the next batches are computed. So it uses no port but the transaction, and
+        nothing of a task that a batch changes.
         """
         transaction = self._ports.transaction
         transaction.initialise()  # a client that had to be replaced is a new one
         transaction.begin()
-        for partition, records, offsets in content.records:
-            transaction.produce(partition, records, offsets)
+        for partition, columns, offsets in records:
+            transaction.produce(partition, columns, offsets)
         transaction.flush()
         # The offsets come last. A worker that has lost a task is refused here. If it is not refused, all of its records
         # are in the partitions before the group gives the task away: the next owner finds them there, open or ended.
-        transaction.send_offsets(content.offsets, content.group)
+        transaction.send_offsets(input_offsets, group)
         if list(self._gaps(parts)):
             return False
         transaction.commit()
@@ -244,7 +237,7 @@ class RoundTransaction:
     def _gaps(self, parts: Sequence[Part]) -> Iterator[tuple[TopicPartition, int, int]]:
         """Yield the partitions in which others may have written, with the bounds of the gap.
 
-        The bounds are the wrong way round in a topic that was deleted and created again.
+        The end is before the start in a topic that was deleted and created again.
         """
         for part in parts:
             anchor = part.task.position.anchor

@@ -14,7 +14,7 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.lost_markers.settle:_committed", returns("[]"),
         tests="unit/recovery/test_changelog_damage.py::test_the_first_commit_lost_its_marker_in_progress"),
     "limit-forgotten": Mutant("after a record that was too large, the topic's limit is not read again",
-        "stream_app.worker.owned_tasks:OwnedTasks.start_over", condition("RecordTooLargeError", "False"),
+        "stream_app.worker.rounds:Rounds.start_over", condition("RecordTooLargeError", "False"),
         tests="unit/worker/test_wrong_records.py::test_a_limit_that_was_lowered_is_read_again"),
     "revoked-kept": Mutant("a task that comes back continues, although another worker has committed for it",
         "stream_app.worker.kept_tasks:KeptTasks.take", condition("progress_end", "True"),
