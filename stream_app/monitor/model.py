@@ -98,7 +98,7 @@ class _Stream:
     predicted_ms: int | None = None
 
     def add_metric(self, metric: Metric) -> None:
-        """Add a metric, and forget a learner that two rounds of metrics have left out: it is no longer configured."""
+        """Add a metric, and forget a learner that the metrics have left out twice: it is no longer configured."""
         self.metrics += 1
         self.numbers[metric.learner] = self.metrics
         for name in [name for name, number in self.numbers.items() if self.metrics - number > 2 * len(self.numbers)]:

@@ -237,7 +237,7 @@ class RoundTransaction:
     def _gaps(self, parts: Sequence[Part]) -> Iterator[tuple[TopicPartition, int, int]]:
         """Yield the partitions in which others may have written, with the bounds of the gap.
 
-        The bounds are the wrong way round in a topic that was deleted and created again.
+        The end is before the start in a topic that was deleted and created again.
         """
         for part in parts:
             anchor = part.task.position.anchor

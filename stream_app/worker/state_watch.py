@@ -22,7 +22,7 @@ from stream_app.worker.reports.lag import Lag
 from stream_app.worker.reports.metrics import INPUTS, PUBLISHED_STREAMS
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.retention.old_event_times import OldEventTimes
-from stream_app.worker.stream_watch import CrowdedStreams, FlaggedChanges, GuardedLearners, MissingLabels
+from stream_app.worker.stream_watch import CrowdedStreams, Learners, MissingLabels
 
 LOOK_INTERVAL_S = 1.0
 """Time between two slices."""
@@ -77,8 +77,7 @@ class StateWatch:
         self._published: dict[OwnedTask, set[str]] = {}
         self._missing = MissingLabels(observer)
         self._crowded = CrowdedStreams(observer)
-        self._flagged = FlaggedChanges(observer)
-        self._guarded = GuardedLearners(observer)
+        self._learners = Learners(observer)
         observer.subscribe(events.Revoked, self._revoked)
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
@@ -114,8 +113,7 @@ class StateWatch:
         if gone:
             self._passes = {task: found for task, found in self._passes.items() if task not in gone}
             self._left = [left for left in self._left if left[0] not in gone]  # it may come back in this pass
-        self._flagged.keep(tasks)
-        self._guarded.keep(tasks)
+        self._learners.keep(tasks)
         self._old_times.keep(tasks)
 
     # Tasks ----------------------------------------------------------------------------------------------------------
@@ -162,8 +160,7 @@ class StateWatch:
         figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(number), task=number)
         self._crowded.look(number, stream.name, use_of(stream.join, flow).crowding(self._join))
         figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(number), task=number)
-        self._flagged.look(task, stream, is_first=self._passes[task].is_first)
-        self._guarded.look(task, stream)
+        self._learners.look(task, stream, is_first=self._passes[task].is_first)
         self._old_times.look(task, stream, is_first=self._passes[task].is_first)
         if self._observer.publishes:
             self._look_at_tables(self._passes[task], stream)

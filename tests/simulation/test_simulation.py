@@ -15,7 +15,7 @@ from tests.simulation.mutants.hunt import hunt_one
 from tests.simulation.mutants.mutant import ROOT, apply
 from tests.simulation.worlds.shape import LEARNERS
 
-FEW_SEEDS = 30
+FEW_SEEDS = 12
 """Two seconds of work."""
 
 

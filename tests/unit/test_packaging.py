@@ -65,6 +65,7 @@ except ConfigurationError as error:
 """
 
 
+@pytest.mark.slow(5)
 def test_a_network_of_a_users_own_alone_needs_torch() -> None:
     """Every documented learner works without Torch; the error of the others says what to install."""
     command = [sys.executable, "-c", WITHOUT_TORCH]

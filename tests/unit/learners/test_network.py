@@ -222,6 +222,7 @@ def test_a_compiled_step_of_the_large_network_is_autograds() -> None:
     assert max(worst.values()) < TOLERANCE, worst
 
 
+@pytest.mark.slow(5)
 def test_adam_and_the_loss_are_torchs_own() -> None:
     """Both of our paths share one Adam and one form of the loss: this compares them with Torch's, step by step."""
     network, reference = DenseNetwork(3, (8,)), DenseNetwork(3, (8,))

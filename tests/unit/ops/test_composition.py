@@ -73,6 +73,7 @@ def test_the_replayer_sends_what_the_demo_sends() -> None:
         assert float(unlabelled_share) == spec.unlabelled_share
 
 
+@pytest.mark.slow(5)
 def test_the_dashboard_marks_the_drifts_that_the_replayer_sends(
     services: Mapping[str, Mapping[str, Any]], tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def worker(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return container
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_knows_every_field(objects: Sequence[dict[str, Any]], version: str) -> None:
     """The API server would refuse the object, or ignore a misspelt probe without a word."""

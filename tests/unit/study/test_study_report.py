@@ -205,6 +205,7 @@ def _credit(name: str, **more: Any) -> Run:  # noqa: ANN401  (plain data)
     return runs_of([parse({**data, **more}, name)])[0]
 
 
+@pytest.mark.slow(5)
 def test_a_variant_with_dead_starts_has_a_row_without_them(tmp_path: Path) -> None:
     """The mean over living and dead networks is no network's figure; the paper's one start lived."""
     runs = [

@@ -72,6 +72,7 @@ def test_a_generators_stream_is_learnt_like_any_other() -> None:
         parse({**GENERATED, "stream": {**GENERATED["stream"], "drift": "prior"}}, "")
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("sampling", ["none", "over", "under"])
 @pytest.mark.parametrize("model", ["AdwinBagging", "StreamingRandomPatches", "LogisticRegression"])
 def test_rivers_models_run_in_its_samplers(model: str, sampling: str) -> None:
@@ -104,6 +105,7 @@ def _summaries(runs: list[Run], store: Store) -> dict[str, RunSummary]:
     return {run.name: summary for run in runs if (summary := summarise(run, store)) is not None}
 
 
+@pytest.mark.slow(5)
 def test_the_setting_is_chosen_on_the_prefix_and_judged_on_the_stream(tmp_path: Path) -> None:
     """A setting that is best on the stream itself, but not on its prefix, is hindsight, not tuning."""
     store = Store(tmp_path / "store", engine_version())
@@ -130,6 +132,7 @@ def test_the_setting_is_chosen_on_the_prefix_and_judged_on_the_stream(tmp_path: 
     assert (tmp_path / "tuning.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow(5)
 def test_the_survey_page_has_moas_methods_beside_ours(tmp_path: Path) -> None:
     """Without them, the page could not say how AREBA does against the field's methods."""
     store = Store(tmp_path / "store", engine_version())

@@ -229,6 +229,7 @@ def test_the_drift_is_flagged() -> None:
     assert {metric.learner for metric in application.log.metrics() if metric.changes} >= {"baseline"}
 
 
+@pytest.mark.slow(5)
 def test_a_reset_hides_nothing() -> None:
     """A wrong figure from before a reset, or from after it, is found still: a reset does not clean the topics."""
     application = Application()

@@ -64,6 +64,7 @@ def test_claims_fail_when_the_figures_do() -> None:
     ]
 
 
+@pytest.mark.slow(20)
 def test_the_page_has_every_run_and_its_losses(tmp_path: Path) -> None:
     """A reader must find each run that RELAY loses, and the first result beside the second."""
     pytest.importorskip("scipy")

@@ -108,6 +108,7 @@ def _check_survives(app: _Quiet) -> None:
     assert app.digests == before
 
 
+@pytest.mark.slow(5)
 def test_an_idle_task_saves_its_state_once() -> None:
     """Twenty labelled examples, then nothing for weeks: the model must not depend on inputs that are deleted."""
     app = _Quiet()
@@ -157,6 +158,7 @@ def test_a_task_saves_its_state_before_retention_by_size() -> None:
     _check_survives(app)
 
 
+@pytest.mark.slow(5)
 def test_inputs_with_old_event_times_die_at_once_and_cost_a_bounded_share_of_snapshots() -> None:
     """The broker deletes by event time; a replay of last month must neither lose its model nor only write snapshots."""
     app = _Quiet(BUSY)
@@ -172,6 +174,7 @@ def test_inputs_with_old_event_times_die_at_once_and_cost_a_bounded_share_of_sna
     _check_survives(app)
 
 
+@pytest.mark.slow(5)
 def test_an_administrator_shortens_the_retention_of_a_running_application() -> None:
     """A task that has used an hour of a week must save its state when only two hours are left."""
     app = _Quiet(BUSY, **{"retention.ms": "604800000"})
@@ -197,6 +200,7 @@ def test_deleted_inputs_lead_to_a_snapshot_at_once(caplog: pytest.LogCaptureFixt
     _check_survives(app)
 
 
+@pytest.mark.slow(5)
 def test_the_used_share_of_retention_is_published() -> None:
     """`ArebaSnapshotOld` fires at half of the retention, for a task that cannot write its snapshots."""
     app = _Quiet(BUSY)
