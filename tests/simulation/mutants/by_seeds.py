@@ -12,7 +12,8 @@ BY_SEEDS: Mapping[str, Mutant] = {
     "offsets-one-short": Mutant("the offset of the last record is committed, not the next offset",
         "stream_app.live.live_task:LiveTask.compute",
         argument("ComputedBatch", 2,
-            "tuple(int(one.offsets[-1]) if len(one) > 1 else end for one, end in zip(opened.raw, self._positions))")),
+            "tuple(int(one.offsets[-1]) if len(one) > 1 else end for one, end in zip(opened.raw, self._positions))"),
+        seed=0),
     "markers-unread": Mutant(
         "a batch ends after its last record, although markers of transactions that follow were read",
         "stream_app.live.live_task:LiveTask.has_passed_over", returns("False")),
