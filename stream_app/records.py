@@ -320,7 +320,7 @@ class Commit:
         return found
 
 
-CONFIGURATION, STOP, SEED, SKIP = "configuration", "stop", "seed", "skip"
+CONFIGURATION, STOP, IMPORT, SKIP = "configuration", "stop", "import", "skip"
 RESET, REPAIR, ADOPT, SNAPSHOT = "reset", "repair", "adopt", "snapshot"
 """The kinds of acts, see `Act`."""
 
@@ -329,8 +329,8 @@ RESET, REPAIR, ADOPT, SNAPSHOT = "reset", "repair", "adopt", "snapshot"
 class Act:
     """A recorded act: something that changes results and is not an input record.
 
-    `configuration` (`text` has the settings), `stop` (the breaker stopped a stream, with the reason), `seed` (a part of
-    an imported learner's state), `skip` (inputs were lost), `reset` (a stream starts again), `repair` (outputs whose
+    `configuration` (`text` has the settings), `stop` (the breaker stopped a stream, with the reason), `import` (a part
+    of an imported learner's state), `skip` (inputs were lost), `reset` (a stream starts again), `repair` (outputs whose
     markers were lost were published again), `adopt` (others' outputs were accepted), `snapshot` (a restore may use it).
 
     It holds from the commit record with `sequence` on. `engine` is the version of areba that wrote it. A long text is

@@ -12,8 +12,8 @@ class TaskState(StrEnum):
         ASSIGNED: The group has given the task to this worker; its restore has not begun.
         LOADING: A snapshot is being read.
         READING: Progress is being read up to the committed sequence and compared with the output topics.
-        REPLAYING: Inputs are processed again along the recorded ranges.
-        REPAIRING: Committed outputs that nobody can read are published again.
+        REPROCESSING: Inputs are processed again along the recorded ranges; then committed outputs that nobody can
+            read are published again.
         LIVE: The task takes new records.
         PARKED: The task cannot be restored or processed; the other tasks continue.
         NEW: The task has never committed anything (`areba inspect`).
@@ -24,8 +24,7 @@ class TaskState(StrEnum):
     ASSIGNED = "assigned"
     LOADING = "loading"
     READING = "reading"
-    REPLAYING = "replaying"
-    REPAIRING = "repairing"
+    REPROCESSING = "reprocessing"
     LIVE = "live"
     PARKED = "parked"
     NEW = "new"
@@ -35,7 +34,7 @@ class TaskState(StrEnum):
     @property
     def is_restoring(self) -> bool:
         """Whether the task is at a step of its restore."""
-        return self in (TaskState.LOADING, TaskState.READING, TaskState.REPLAYING, TaskState.REPAIRING)
+        return self in (TaskState.LOADING, TaskState.READING, TaskState.REPROCESSING)
 
 
 INSPECTED = (TaskState.NEW, TaskState.IDLE, TaskState.RUNNING, TaskState.PARKED)

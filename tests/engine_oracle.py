@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stream_app.config import TaskSettings
 from stream_app.records import Example, Metric
-from stream_app.snapshot.imported_state import Seed
+from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.verify.reference_join import ReferenceJoin
 from stream_app.verify.reference_state import Stream
 from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
@@ -62,12 +62,12 @@ class EngineOracle(ReferenceJoin):
             queues = self._queues(settings.method, settings.budget, settings.theta)
             self.learners[stream.name, learner] = queues
 
-    def import_state(self, seed: Seed) -> None:
+    def import_state(self, imported: ImportedModel) -> None:
         """Let a learner continue from a saved state; what its queues have is not compared from then on."""
-        self.import_learner(seed.stream, seed.features)
-        stream = self.streams[seed.stream]
-        stream.begun[seed.learner] = stream.labelled - int(seed.state["updates"].sum())
-        self.learners.pop((seed.stream, seed.learner), None)
+        self.import_learner(imported.stream, imported.features)
+        stream = self.streams[imported.stream]
+        stream.begun[imported.learner] = stream.labelled - int(imported.state["updates"].sum())
+        self.learners.pop((imported.stream, imported.learner), None)
 
     def predict(self, stream: Stream, example: Example, offset: int) -> None:
         """Store the features, from which the label will be learned."""

@@ -12,7 +12,7 @@ from stream_app.records import Header, Metric, Outcome, Prediction, Reason
 from stream_app.serialization import codec
 from stream_app.verify.output_checks import OutcomeHandler
 from stream_app.verify.reference_join import merge
-from stream_app.verify.reference_state import Dead, Event, Predicted, Record, Reported, Settled
+from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Predicted, Record, Reported
 from tests.engine_oracle import EngineOracle, Memory
 from tests.support.formats.wire_formats import CONFLUENT, explained
 
@@ -86,7 +86,7 @@ class SecondOpinion:
             self.oracle.apply(record)
         events = self.oracle.take_events()
         self._check_predictions(rows["predictions"], [event for event in events if isinstance(event, Predicted)])
-        self._check_outcomes(rows["outcomes"], [event for event in events if isinstance(event, Settled)])
+        self._check_outcomes(rows["outcomes"], [event for event in events if isinstance(event, ExpectedOutcome)])
         self._check_dead(rows["dead-letters"], [event for event in events if isinstance(event, Dead)])
         reports = [event for event in events if isinstance(event, Reported)]
         self._check_metrics(rows["metrics"], reports, self.oracle.memories[reported:])
@@ -105,7 +105,7 @@ class SecondOpinion:
             self.predictions[event.offset, event.learner] = record
             self._check_envelope(row, event.stream, event.position, record.event_time_ms)
 
-    def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[Settled]) -> None:
+    def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[ExpectedOutcome]) -> None:
         """Compare how each example and repeat ended; the scores are those that were published on arrival."""
         same("outcomes", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):

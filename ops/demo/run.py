@@ -280,7 +280,7 @@ def _conclude(view: View, report: Report, manifest: Manifest, folder: Path, conf
     """Show the table, the report and the figure; return the exit status."""
     console = view.console
     panels = panels_of(view, manifest)
-    console.print(final_table([one.metric for stream in view.figures().values() for one in stream.learners]))
+    console.print(final_table([one for stream in view.figures().values() for one in stream.learners]))
     for line in comparisons([panel.curves for panel in panels]):
         console.print(line, soft_wrap=True)
     report.show(console)

@@ -116,7 +116,7 @@ class View:
     def predicted(self) -> Mapping[str, int]:
         """Return the number of predicted examples by stream, from the newest metrics."""
         return {
-            name: max((learner.metric.examples for learner in stream.learners), default=0)
+            name: max((learner.examples for learner in stream.learners), default=0)
             for name, stream in self.figures().items()
         }
 
@@ -144,7 +144,7 @@ def panels_of(view: View, manifest: Manifest) -> Sequence[figure.Panel]:
     panels = []
     figures = view.figures()
     for stream in manifest.streams:
-        learners = [learner.metric for learner in figures[stream.stream].learners]
+        learners = figures[stream.stream].learners
         points = view.watcher.model.curves(stream.stream)
         curves = [
             figure.Curve(

@@ -95,7 +95,7 @@ def exit_statuses_section() -> Iterator[str]:
                 "",
                 (
                     "The command found something: `inspect`, `topics check`, `config check`, `verify`, `explain`, "
-                    "`dlq replay`."
+                    "`dlq resend`."
                 ),
             ),
             *sorted(

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.saved_models.import_model import as_recorded, newest_task
 from stream_app.config import changes
 from stream_app.errors import StateError
@@ -67,8 +67,8 @@ def _tasks(numbers: tuple[int, ...]) -> str:
     return f"task{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
-def compare(place: Place) -> Comparison:
-    """Compare the configuration of a place with the settings that each task has recorded.
+def compare(application: Application) -> Comparison:
+    """Compare the configuration of a application with the settings that each task has recorded.
 
     Each task is rebuilt from its newest snapshot, since what may change depends on its streams and their champions.
 
@@ -79,16 +79,18 @@ def compare(place: Place) -> Comparison:
     found: dict[tuple[Effect, str], list[int]] = {}
     new: list[int] = []
     problems: dict[int, str] = {}
-    for number in range(place.partitions()):
+    for number in range(application.partitions()):
         try:
-            task, _ = newest_task(place, number)
+            task, _ = newest_task(application, number)
         except StateError as error:
             problems[number] = str(error)
             continue
         if task is None:
             new.append(number)
             continue
-        found_here = changes(task.settings, as_recorded(place.config.task_settings(), task.settings), task.running())
+        found_here = changes(
+            task.settings, as_recorded(application.config.task_settings(), task.settings), task.running()
+        )
         for text in found_here.refused:
             found.setdefault((Effect.REFUSED, text), []).append(number)
         for text in found_here.taken_over:

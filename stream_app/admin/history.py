@@ -274,7 +274,7 @@ def _drive(
                 check(restore.position.offsets, wanted)
                 for reader, offset in zip(readers, restore.position.offsets, strict=True):
                     reader.seek(offset)
-            elif pause is Pause.WAITING and restore.state is TaskState.REPLAYING:
+            elif pause is Pause.WAITING and restore.state is TaskState.REPROCESSING:
                 report(restore.position.offsets, wanted)
                 for side, reader in enumerate(readers):
                     fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None

@@ -35,7 +35,7 @@ from stream_app.recovery.changelog import load, manifests_of
 from stream_app.recovery.refusals import HINT_SKIP, HINT_STOP, check_topic_ids, progress_lost
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.needed_records import NeededRecords, Now
-from stream_app.snapshot.progress_order import check_end
+from stream_app.snapshot.parts import whole_acts
 from stream_app.snapshot.skipped_inputs import read_gap
 from stream_app.task_state import TaskState
 
@@ -99,7 +99,7 @@ def _inspect_task(
     try:
         tail = progress_tail(cluster, progress)
         last = last_commit(tail)
-        check_end(tail if last is None else tail[tail.index(last) :], f"progress[{task}]")
+        _check_end(tail if last is None else tail[tail.index(last) :], f"progress[{task}]")
     except StateError as caught:
         error = caught
     last = last_commit(tail)
@@ -192,6 +192,28 @@ def _state(error: StateError | None, last: Commit | None, workers: int) -> tuple
 
 def _input(cluster: Cluster, committed: int | None, partition: TopicPartition) -> Input:
     return Input(partition.topic, committed, *cluster.watermarks(partition))
+
+
+def _check_end(records: Sequence[Commit | Act], where: str) -> None:
+    """Check the end of progress as a restore does.
+
+    Args:
+        records: The last commit record and the acts after it, or all records if none is a commit record.
+        where: The partition, for the error.
+
+    Raises:
+        StateError: The records do not follow one another, or an act cannot be read.
+    """
+    first = records[0].sequence if records and isinstance(records[0], Commit) else 0
+    for expected, record in enumerate(records, first):
+        if record.sequence != expected:
+            raise StateError(f"{where}: sequence {record.sequence} follows {expected - 1}")
+    try:
+        for whole in whole_acts(records):
+            if isinstance(whole, Act) and whole.kind == SKIP:
+                read_gap(whole.text)
+    except StateError as problem:
+        raise problem.within(where) from problem
 
 
 def _check_new(cluster: Cluster, config: Config, task: int) -> None:

@@ -31,7 +31,7 @@ from stream_app.snapshot.parts import whole_acts
 from stream_app.terminal import Terminal
 
 
-class Place(NamedTuple):
+class Application(NamedTuple):
     """An application as a command sees it.
 
     Attributes:
@@ -80,11 +80,11 @@ def waiting_for(task: int) -> Iterator[Reporter]:
         yield report
 
 
-def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
+def rebuild(application: Application, task: int, at: tuple[int, int] | None) -> Rebuilt:
     """Rebuild a task as it was at a committed point, with a progress bar.
 
     Args:
-        place: The application.
+        application: The application.
         task: Number of the task.
         at: Offsets (examples, labels) at which a commit ended; None for the newest commit and the acts after it, or for
             the acts alone if nothing was processed yet.
@@ -94,14 +94,14 @@ def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
         UnknownOutcomeError: The broker did not answer in time.
     """
     if at is not None:
-        return _committed(place, task, at)
-    recorded = since_last_commit(place.cluster, TopicPartition(place.config.topics.progress, task))
+        return _committed(application, task, at)
+    recorded = since_last_commit(application.cluster, TopicPartition(application.config.topics.progress, task))
     rebuilt: Rebuilt | None = None
     if not recorded or isinstance(recorded[0], Commit):
-        rebuilt = _committed(place, task, None)
+        rebuilt = _committed(application, task, None)
         if not recorded or recorded[0].sequence != rebuilt.sequence:
             return rebuilt  # a worker has committed meanwhile, and applied the acts
-    topics = place.config.topics
+    topics = application.config.topics
     for act in whole_acts(recorded):
         if isinstance(act, Act) and rebuilt is None:
             first = Task(task, TaskSettings.from_json(act.text), (topics.examples, topics.labels))
@@ -114,10 +114,10 @@ def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
     return rebuilt
 
 
-def _committed(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
-    history = History(place.config, place.cluster, task)
+def _committed(application: Application, task: int, at: tuple[int, int] | None) -> Rebuilt:
+    history = History(application.config, application.cluster, task)
     with waiting_for(task) as report:
-        return history.rebuild(history.at(at), place.clock, report)
+        return history.rebuild(history.at(at), application.clock, report)
 
 
 # Explaining -----------------------------------------------------------------------------------------------------------
@@ -197,11 +197,11 @@ class DeadExampleError(Exception):
     """The example became a dead letter, and was never predicted."""
 
 
-def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanation:
+def explain(application: Application, stream: str, id_: str, task: int | None) -> Explanation:
     """Predict an example again with the state that the task had when it first predicted the example.
 
     Args:
-        place: The application.
+        application: The application.
         stream: Name of the example's stream.
         id_: Id of the example.
         task: Number of its task; None if the name of the stream decides.
@@ -212,22 +212,22 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
         StateError: There is no such example, it was not processed yet, or the state before it cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = place.task_of(stream, task)
-    topics = place.config.topics
-    example, offset, erased = _find_example(place, TopicPartition(topics.examples, number), stream, id_)
-    history = History(place.config, place.cluster, number)
+    number = application.task_of(stream, task)
+    topics = application.config.topics
+    example, offset, erased = _find_example(application, TopicPartition(topics.examples, number), stream, id_)
+    history = History(application.config, application.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
-    rebuilt_task = _state_before(history, place, number, before, recorded)
-    batch = _batch(place, history, recorded)
+    rebuilt_task = _state_before(history, application, number, before, recorded)
+    batch = _batch(application, history, recorded)
     values = rebuilt_task.step(*batch).topics["predictions"].values
     predictions = codec.decode_many([value or b"" for value in values], format_of(rebuilt_task.settings))
     starts = recorded.commit.predictions_start, recorded.commit.outcomes_start
     partitions = TopicPartition(topics.predictions, number), TopicPartition(topics.outcomes, number)
     published, outcomes = (
-        _of_id(place, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
+        _of_id(application, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
     )
     found = [one for one in published if isinstance(one, Prediction)]
-    low = place.cluster.watermarks(partitions[0]).low
+    low = application.cluster.watermarks(partitions[0]).low
     return Explanation(
         example,
         offset,
@@ -240,21 +240,23 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     )
 
 
-def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int, int | None]:
+def _find_example(
+    application: Application, partition: TopicPartition, stream: str, id_: str
+) -> tuple[Example, int, int | None]:
     """Return the first example with this id that is no dead letter, its offset, and that of a mark that erased it.
 
     Later examples with the id are repetitions.
     """
-    buried = BuriedExamples(place.cluster, place.config, partition)
+    buried = BuriedExamples(application.cluster, application.config, partition)
     problem, found, erased = None, None, None
     wanted, name, digest = id_.encode(), stream.encode(), id_digest(stream, id_).encode()
-    is_known = stream in place.config.streams
+    is_known = stream in application.config.streams
     where = f"{partition.topic}[{partition.partition}]"
-    with closing(place.cluster.reader(partition)) as reader:
+    with closing(application.cluster.reader(partition)) as reader:
         for row in read_rows(reader, where):
             is_known = is_known or (row.value is not None and name in row.value)
             if row.value and (wanted in row.value or digest in row.value):  # most values need not be decoded
-                record = _decoded(row.value, place)
+                record = _decoded(row.value, application)
                 if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
                     erased = row.offset
                 elif isinstance(record, Example) and (record.stream, record.id) == (stream, id_) and found is None:
@@ -267,7 +269,7 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
     if erased is not None:
         text = f"{stream} {id_}: its example is gone, and the mark at offset {erased} of {where} has erased it"
         raise StateError(text, ErrorCode.EXAMPLE_UNKNOWN)
-    low = place.cluster.watermarks(partition).low
+    low = application.cluster.watermarks(partition).low
     if low:
         raise deleted(
             partition, low, 0, f"these inputs are gone, and no later one is the example {id_!r} of {stream!r}"
@@ -279,9 +281,9 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
 
 
-def _decoded(value: bytes, place: Place) -> object:
+def _decoded(value: bytes, application: Application) -> object:
     try:
-        return codec.decode_one(value, place.wire_format)
+        return codec.decode_one(value, application.wire_format)
     except (UndecodableError, WrongSchemaError):
         return None
 
@@ -302,7 +304,9 @@ def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, 
     raise StateError(f"{what}: examples offset {offset} was not processed yet", ErrorCode.NEVER_COMMITTED)
 
 
-def _state_before(history: History, place: Place, number: int, before: Recorded | None, recorded: Recorded) -> Task:
+def _state_before(
+    history: History, application: Application, number: int, before: Recorded | None, recorded: Recorded
+) -> Task:
     """Return the task as it was before the batch."""
     if before is None:
         first = TaskSettings.from_json(recorded.acts[0].text)
@@ -310,49 +314,51 @@ def _state_before(history: History, place: Place, number: int, before: Recorded 
         task = Task(number, first, topics, secrets.token_bytes(HASH_KEY_BYTES))
     else:
         with waiting_for(number) as report:
-            task = history.rebuild(before, place.clock, report).task
+            task = history.rebuild(before, application.clock, report).task
     for act in recorded.acts:
         task.apply(act)
     return task
 
 
-def _batch(place: Place, history: History, recorded: Recorded) -> tuple[RawRecords, RawRecords]:
+def _batch(application: Application, history: History, recorded: Recorded) -> tuple[RawRecords, RawRecords]:
     commit = recorded.commit
     ranges = ((commit.examples_start, commit.examples_end), (commit.labels_start, commit.labels_end))
-    one, two = (_range(place, partition, *part) for partition, part in zip(history.inputs, ranges, strict=True))
+    one, two = (_range(application, partition, *part) for partition, part in zip(history.inputs, ranges, strict=True))
     return one, two
 
 
-def _range(place: Place, partition: TopicPartition, start: int, end: int) -> RawRecords:
+def _range(application: Application, partition: TopicPartition, start: int, end: int) -> RawRecords:
     if start == end:
         return NO_RECORDS
-    reader = place.cluster.reader(partition)
+    reader = application.cluster.reader(partition)
     waiting = WaitingRecords()
-    deadline_s = place.clock.monotonic_s() + READ_TIMEOUT_S
+    deadline_s = application.clock.monotonic_s() + READ_TIMEOUT_S
     try:
         reader.seek(start)
         while (rows := waiting.rows_below(end)) is None:
             fetched = reader.poll(end - start, POLL_S)
             if fetched is not None:
                 waiting.add(fetched)
-            elif place.clock.monotonic_s() > deadline_s:
+            elif application.clock.monotonic_s() > deadline_s:
                 raise StateError(
                     f"{partition.topic}[{partition.partition}] offset {end - 1} was not delivered in time; try again",
                     ErrorCode.NO_RECORDS,
                 )
     finally:
         reader.close()
-    low = place.cluster.watermarks(partition).low
+    low = application.cluster.watermarks(partition).low
     if start < low:
         raise deleted(partition, low, start, "without these inputs, the batch of the example cannot be processed again")
     return waiting.take(rows)
 
 
-def _of_id(place: Place, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
+def _of_id(application: Application, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
     """Yield the predictions or outcomes of an example; none is older than the commit that processed the example."""
     wanted = id_.encode()
-    for _, value in records_of(place.cluster, partition, max(start, place.cluster.watermarks(partition).low)):
+    for _, value in records_of(
+        application.cluster, partition, max(start, application.cluster.watermarks(partition).low)
+    ):
         if value and wanted in value:
-            record = _decoded(value, place)
+            record = _decoded(value, application)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
                 yield record

@@ -9,7 +9,7 @@ batch closes the pending examples and waiting labels of the stream, see `leftove
 from collections.abc import Iterator
 
 from stream_app import __version__
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.progress.writer import progress_writer
 from stream_app.admin.saved_models.import_model import newest_task
 from stream_app.config import MAX_HELD
@@ -19,11 +19,11 @@ from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act
 
 
-def reset(place: Place, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
+def reset(application: Application, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
     """Let a stream start again; yield lines that say what happens to its pending examples and waiting labels.
 
     Args:
-        place: The application.
+        application: The application.
         stream: Name of the stream.
         task: Number of its task; None if the name of the stream decides.
         dry_run: Whether to only yield the lines.
@@ -33,16 +33,16 @@ def reset(place: Place, stream: str, task: int | None, *, dry_run: bool = False)
         StateError: Workers run, another command has started, or the task cannot be rebuilt; nothing was written.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = place.task_of(stream, task)
-    with progress_writer(place, dry_run=dry_run) as writer:
+    number = application.task_of(stream, task)
+    with progress_writer(application, dry_run=dry_run) as writer:
         writer.begin(number)
-        known, sequence = newest_task(place, number)
+        known, sequence = newest_task(application, number)
         left, features = _leftovers(known, number, stream)
         writer.write(number, [Act(sequence + 1, RESET, __version__, stream)])
     yield f"stream {stream!r} of task {number} ({features} features) {'would start' if dry_run else 'starts'} again"
     yield (
         f"its next batch closes {len(left.offsets):,} pending examples (outcome evicted) and {len(left.labels):,} "
-        "waiting labels (dead letter orphan-label); `areba dlq replay` sends dead letters back"
+        "waiting labels (dead letter orphan-label); `areba dlq resend` sends dead letters back"
     )
 
 

@@ -8,7 +8,7 @@ see `progress.writer`.
 from collections.abc import Iterable, Iterator
 
 from stream_app import __version__
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.progress.reading import chosen_tasks, last_commit, named_snapshots, progress_of, progress_tail
 from stream_app.admin.progress.writer import progress_writer
 from stream_app.backends.base import TopicPartition
@@ -17,15 +17,14 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
 from stream_app.recovery.progress_script import SCRIPT_RECORDS
-from stream_app.snapshot.progress_order import next_sequence
 from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
 
 
-def skip(place: Place, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
+def skip(application: Application, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
     """Let tasks continue without the inputs that were deleted; yield a line for each task.
 
     Args:
-        place: The application.
+        application: The application.
         tasks: Numbers of the tasks; empty for all tasks. Tasks that can be restored are not changed.
         dry_run: Whether to only say what would be lost.
 
@@ -34,10 +33,10 @@ def skip(place: Place, tasks: Iterable[int], *, dry_run: bool = False) -> Iterat
         StateError: Workers run, another command has started, or no state is left from which a task can continue.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    with progress_writer(place, dry_run=dry_run) as writer:
-        for task in chosen_tasks(place.cluster, place.config, tasks):
+    with progress_writer(application, dry_run=dry_run) as writer:
+        for task in chosen_tasks(application.cluster, application.config, tasks):
             writer.begin(task)
-            act = look(place, task)
+            act = look(application, task)
             if act is None:
                 yield f"task {task}: no input that it needs was deleted"
                 continue
@@ -45,7 +44,7 @@ def skip(place: Place, tasks: Iterable[int], *, dry_run: bool = False) -> Iterat
             yield f"task {task}: {'would continue' if dry_run else 'continues'} {read_gap(act.text).words()}"
 
 
-def look(place: Place, task: int) -> Act | None:
+def look(application: Application, task: int) -> Act | None:
     """Return the act that lets a task skip deleted inputs; None if no input that it needs was deleted.
 
     The task continues from the newest snapshot that is whole, which a restore finds in the same way.
@@ -54,36 +53,38 @@ def look(place: Place, task: int) -> Act | None:
         StateError: No state is left from which the task can continue, or too many records follow it.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    topics = place.config.topics
+    topics = application.config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
     changelog, progress = TopicPartition(topics.changelog, task), TopicPartition(topics.progress, task)
-    if last_commit(progress_tail(place.cluster, progress)) is None:
+    if last_commit(progress_tail(application.cluster, progress)) is None:
         return None
-    named = named_snapshots(place.cluster, progress)
+    named = named_snapshots(application.cluster, progress)
     names = (topics.examples, topics.labels)
-    loaded = finish(place.cluster, changelog, lambda reader: load(reader, named, task, names))
-    recorded = _recorded(place, task, loaded)
+    loaded = finish(application.cluster, changelog, lambda reader: load(reader, named, task, names))
+    recorded = _recorded(application, task, loaded)
     commit = last_commit(recorded)
     if commit is None:
         raise AssertionError("the records from a snapshot on include its commit record")
-    lows = (place.cluster.watermarks(inputs[0]).low, place.cluster.watermarks(inputs[1]).low)
+    lows = (application.cluster.watermarks(inputs[0]).low, application.cluster.watermarks(inputs[1]).low)
     state_sequence, processed, begin = _begin(recorded, loaded)
     if begin[0] >= lows[0] and begin[1] >= lows[1]:
         return None
     start = (max(commit.examples_end, begin[0]), max(commit.labels_end, begin[1]))
     end = (max(start[0], lows[0]), max(start[1], lows[1]))
     gap = Gap(state_sequence, commit.digest, processed, start, end)
-    return Act(next_sequence(recorded), SKIP, __version__, gap.text())
+    return Act(recorded[-1].sequence + 1, SKIP, __version__, gap.text())
 
 
-def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
+def _recorded(application: Application, task: int, loaded: Loaded) -> list[Commit | Act]:
     """Return the records of progress from the commit record of the loaded snapshot on.
 
     Raises:
         StateError: Progress begins later, so there is no state to continue from; or it has too many records.
     """
-    progress = TopicPartition(place.config.topics.progress, task)
-    recorded = list(progress_of(place.cluster, progress, loaded.snapshot.progress_offset if loaded.snapshot else 0))
+    progress = TopicPartition(application.config.topics.progress, task)
+    recorded = list(
+        progress_of(application.cluster, progress, loaded.snapshot.progress_offset if loaded.snapshot else 0)
+    )
     wanted = loaded.manifest.sequence if loaded.manifest else 0
     if not recorded or recorded[0].sequence != wanted:
         found = f"sequence {recorded[0].sequence}" if recorded else "nothing"

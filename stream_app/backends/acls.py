@@ -156,9 +156,9 @@ def _subscriber(config: Config, grants: _Grants, group: str) -> Iterator[AclEntr
 def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
     names = config.topics
     writes = {
-        names.examples: "promote, resume, erase, dlq replay",
-        names.labels: "dlq replay",
-        names.dead_letters: "dlq replay marks what it has sent back",
+        names.examples: "promote, resume, erase, dlq resend",
+        names.labels: "dlq resend",
+        names.dead_letters: "dlq resend marks what it has sent back",
         names.progress: "reset, state import, state skip",
     }
     purpose = "inspect, verify, explain; reset and state commit their offsets"
@@ -168,14 +168,14 @@ def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
         if name in writes:
             operations["Write"] = writes[name]
         operations["Create"] = "topics create"
-        operations["DescribeConfigs"] = f"topics create, promote, resume, erase, dlq replay: {_SETTINGS}"
+        operations["DescribeConfigs"] = f"topics create, promote, resume, erase, dlq resend: {_SETTINGS}"
         yield from grants.on_topic(name, **operations)
     yield from grants.on(
         Resource.GROUP, config.group_id, Read="read offsets and list members; reset and state commit offsets"
     )
     yield from grants.on(Resource.GROUP, config.log_reader_group_id, Describe=_LOG_READER)
     yield from grants.on(
-        Resource.TRANSACTIONAL_ID, config.replay_transactional_id, Write="dlq replay sends each record once"
+        Resource.TRANSACTIONAL_ID, config.resend_transactional_id, Write="dlq resend sends each record once"
     )
     reason = "reset, state import and state skip: one command at a time"
     yield from grants.on(Resource.TRANSACTIONAL_ID, config.tools_transactional_id, Write=reason)

@@ -193,7 +193,7 @@ class Transaction(Protocol):
                 been committed nevertheless: once the new client is initialised, the logs show it.
             RecordTooLargeError: The transaction was aborted, because a topic did not accept a record for its size.
             FencedError: A newer producer has our id.
-            UnknownOutcomeError: The outcome is unknown and cannot be settled; restart the process.
+            UnknownOutcomeError: The outcome is unknown and cannot be found out; restart the process.
             ConfigurationError: The broker refuses.
         """
 

@@ -4,7 +4,7 @@ import socket
 import ssl
 from pathlib import Path
 
-HANDSHAKE_TIMEOUT_S = 2.0
+_HANDSHAKE_TIMEOUT_S = 2.0
 
 
 def certificate_problem(address: str, ca_location: str | None) -> str | None:
@@ -22,7 +22,7 @@ def certificate_problem(address: str, ca_location: str | None) -> str | None:
         folder = ca_location if ca_location and Path(ca_location).is_dir() else None
         context = ssl.create_default_context(cafile=None if folder else ca_location, capath=folder)
         with (
-            socket.create_connection((host.strip("[]"), int(port)), HANDSHAKE_TIMEOUT_S) as connection,
+            socket.create_connection((host.strip("[]"), int(port)), _HANDSHAKE_TIMEOUT_S) as connection,
             context.wrap_socket(connection, server_hostname=host.strip("[]")),
         ):
             return None

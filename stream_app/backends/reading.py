@@ -16,12 +16,12 @@ READ_TIMEOUT_S = 30.0
 POLL_RECORDS = 2_000
 """Records in one poll: a few MB with the largest values."""
 
-POLL_TIMEOUT_S = 1.0
+_POLL_TIMEOUT_S = 1.0
 
-STEP_RECORDS = 1_000
+_STEP_RECORDS = 1_000
 """Records of one step of a worker: some milliseconds of work."""
 
-PATIENT_POLL_S = 0.1
+_PATIENT_POLL_S = 0.1
 """How long a tool waits for the records of one step."""
 
 Answer = TypeVar("Answer")
@@ -58,7 +58,7 @@ def read_rows(reader: LogReader, where: str, *, to_end: bool = True) -> Iterator
     """
     heard_s = time.monotonic()
     while True:
-        fetched = reader.poll(POLL_RECORDS, POLL_TIMEOUT_S)
+        fetched = reader.poll(POLL_RECORDS, _POLL_TIMEOUT_S)
         if fetched is None:
             if time.monotonic() - heard_s > READ_TIMEOUT_S:
                 raise UnknownOutcomeError(f"{where}: the broker did not answer for {READ_TIMEOUT_S:g} s")
@@ -77,7 +77,7 @@ def read_in_steps(reader: LogReader, start: int, end: int, take: Take) -> Genera
     """Give the records from `start` to `end` to `take` until it returns False; yield after each poll if it had news."""
     reader.seek(start)
     while True:
-        fetched = reader.poll(STEP_RECORDS, 0.0)
+        fetched = reader.poll(_STEP_RECORDS, 0.0)
         if fetched is None:
             yield False
             continue
@@ -100,7 +100,7 @@ class _Patient:
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
         """Return the next records; None if none came in time."""
-        return self._reader.poll(max_records, max(timeout_s, PATIENT_POLL_S))
+        return self._reader.poll(max_records, max(timeout_s, _PATIENT_POLL_S))
 
 
 def finish(
@@ -119,7 +119,7 @@ def finish(
     with closing(cluster.reader(place)) as reader:
         steps = work(_Patient(reader))
         silent = 0
-        while silent * PATIENT_POLL_S < READ_TIMEOUT_S:
+        while silent * _PATIENT_POLL_S < READ_TIMEOUT_S:
             try:
                 silent = 0 if next(steps) else silent + 1
             except StopIteration as done:

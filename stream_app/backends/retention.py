@@ -26,7 +26,7 @@ LATE_MS = 14 * DAY_MS
 """How old a record may be on arrival: its producer was held up for a week, and its dead letter, which Kafka keeps for a
 week by default, is sent back with the event time."""
 
-LEAST_LATE_MS = DAY_MS
+_LEAST_LATE_MS = DAY_MS
 """The least that a retention must leave for records that are old on arrival."""
 
 UNLIMITED_MS = 2**63 - 1
@@ -36,7 +36,7 @@ CLOSE_SHARE = 0.75
 """The share of `retention.ms` from which on an unread record is close to its deletion."""
 
 RETENTION = "retention.ms"
-RETENTION_BYTES = "retention.bytes"
+_RETENTION_BYTES = "retention.bytes"
 TIMES_AFTER = "message.timestamp.after.max.ms"
 TIMES_BEFORE = "message.timestamp.before.max.ms"
 
@@ -61,7 +61,7 @@ def parse_retention(text: str) -> int:
     return int(number) * _UNITS_MS[unit]
 
 
-class InputTimes(NamedTuple):
+class _InputTimes(NamedTuple):
     """How long an input keeps records, and how old a record may be on arrival, in milliseconds."""
 
     retention_ms: int
@@ -69,10 +69,10 @@ class InputTimes(NamedTuple):
 
     def settings(self) -> dict[str, str]:
         """Return the settings of a topic."""
-        return {RETENTION: str(self.retention_ms), RETENTION_BYTES: "-1", TIMES_BEFORE: str(self.before_max_ms)}
+        return {RETENTION: str(self.retention_ms), _RETENTION_BYTES: "-1", TIMES_BEFORE: str(self.before_max_ms)}
 
 
-def input_times(ttl_ms: int, retention_ms: int | None = None) -> InputTimes:
+def input_times(ttl_ms: int, retention_ms: int | None = None) -> _InputTimes:
     """Return the times of the inputs.
 
     Args:
@@ -87,14 +87,14 @@ def input_times(ttl_ms: int, retention_ms: int | None = None) -> InputTimes:
     if retention_ms is None:
         retention_ms = needed_ms + LATE_MS
     if retention_ms == FOREVER or retention_ms > UNLIMITED_MS:
-        return InputTimes(FOREVER, UNLIMITED_MS)
-    if retention_ms < needed_ms + LEAST_LATE_MS:
-        least, ttl, pause, late = map(duration, (needed_ms + LEAST_LATE_MS, ttl_ms, PAUSE_MS, LEAST_LATE_MS))
+        return _InputTimes(FOREVER, UNLIMITED_MS)
+    if retention_ms < needed_ms + _LEAST_LATE_MS:
+        least, ttl, pause, late = map(duration, (needed_ms + _LEAST_LATE_MS, ttl_ms, PAUSE_MS, _LEAST_LATE_MS))
         raise ConfigurationError(
             f"--retention {duration(retention_ms)}: must be at least {least}: join.ttl_ms ({ttl}), a pause of {pause}, "
             f"and records that are {late} old on arrival"
         )
-    return InputTimes(retention_ms, retention_ms - needed_ms)
+    return _InputTimes(retention_ms, retention_ms - needed_ms)
 
 
 def retention_of(topic: TopicInfo) -> int:
@@ -127,13 +127,13 @@ def risks(inputs: Iterable[TopicInfo], ttl_ms: int) -> Iterator[Risk]:
 
 def _risks(topic: TopicInfo, ttl_ms: int) -> Iterator[Risk]:
     kept_ms, before_ms, needed_ms = retention_of(topic), before_max_of(topic), ttl_ms + PAUSE_MS
-    kept_bytes = int(topic.settings.get(RETENTION_BYTES, -1))
+    kept_bytes = int(topic.settings.get(_RETENTION_BYTES, -1))
     if kept_bytes >= 0:
-        yield Risk(False, f"{RETENTION_BYTES} is {kept_bytes}: it deletes records however new they are")
+        yield Risk(False, f"{_RETENTION_BYTES} is {kept_bytes}: it deletes records however new they are")
     if kept_ms == FOREVER:
         return
     kept, ttl, before = duration(kept_ms), duration(ttl_ms), duration(before_ms)
-    suffices = kept_ms >= needed_ms + LEAST_LATE_MS
+    suffices = kept_ms >= needed_ms + _LEAST_LATE_MS
     if kept_ms < ttl_ms:
         yield Risk(True, f"{RETENTION} is {kept}, shorter than join.ttl_ms ({ttl})")
     elif not suffices:
@@ -146,10 +146,10 @@ def _risks(topic: TopicInfo, ttl_ms: int) -> Iterator[Risk]:
         yield Risk(False, f"{TIMES_BEFORE} is {before}: records that old are deleted before a join and a pause end")
 
 
-def _corrected(topic: TopicInfo, ttl_ms: int) -> InputTimes:
+def _corrected(topic: TopicInfo, ttl_ms: int) -> _InputTimes:
     """Return the times that an input needs; a retention that suffices is kept."""
     kept_ms = retention_of(topic)
-    suffices = kept_ms == FOREVER or kept_ms >= ttl_ms + PAUSE_MS + LEAST_LATE_MS
+    suffices = kept_ms == FOREVER or kept_ms >= ttl_ms + PAUSE_MS + _LEAST_LATE_MS
     return input_times(ttl_ms, kept_ms if suffices else None)
 
 
@@ -161,10 +161,10 @@ def alter_command(name: str, settings: Mapping[str, str]) -> str:
     )
 
 
-def differences(inputs: Iterable[TopicInfo], times: InputTimes) -> Iterator[str]:
+def differences(inputs: Iterable[TopicInfo], times: _InputTimes) -> Iterator[str]:
     """Yield a line for each existing input that has other times than the user asks for, with the command."""
     for topic in inputs:
-        found = InputTimes(retention_of(topic), before_max_of(topic))
+        found = _InputTimes(retention_of(topic), before_max_of(topic))
         if found != times:
             text = (
                 f"{topic.name}: it exists with {RETENTION}={found.retention_ms}, {TIMES_BEFORE}={found.before_max_ms}"

@@ -16,25 +16,25 @@ from stream_app.config.values import DAY_MS
 RECORD_OVERHEAD_BYTES = 1_024
 """How much a batch of one record exceeds the record's value: headers of batch and record, the key, `traceparent`."""
 
-DEAD_LETTER_OVERHEAD_BYTES = 16_384
+_DEAD_LETTER_OVERHEAD_BYTES = 16_384
 """How much a dead letter exceeds its record, by headers that name its origin and the problem. A topic that accepts so
 much more than the inputs takes every dead letter whole, except for records that were sent compressed (`left_out`)."""
 
 DEFAULT_MESSAGE_BYTES = 1_048_588
 """Kafka's default of `max.message.bytes`."""
 
-CHANGELOG_SEGMENT_BYTES = 64 << 20
+_CHANGELOG_SEGMENT_BYTES = 64 << 20
 """Compaction never touches the newest segment: with Kafka's default of 1 GB it would hardly ever begin."""
 
-COMPACTION_LAG_MS = DAY_MS
+_COMPACTION_LAG_MS = DAY_MS
 """After this time Kafka compacts the changelog, whatever its size: erased examples leave it within two days."""
 
-SLOW_COMPACTION_MS = 7 * DAY_MS
+_SLOW_COMPACTION_MS = 7 * DAY_MS
 """From a longer lag on, `areba topics check` says so."""
 
 _CREATE_TIME = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
 _SIZE = "max.message.bytes"
-COMPACTION_LAG = "max.compaction.lag.ms"
+_COMPACTION_LAG = "max.compaction.lag.ms"
 
 
 def plan(
@@ -63,7 +63,7 @@ def plan(
     times = input_times(ttl_ms, retention_ms)
     inputs = _CREATE_TIME | {TIMES_AFTER: str(max_clock_lead_ms), _SIZE: str(largest)} | times.settings()
     written = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
-    dead_letters = written | {_SIZE: str(largest + DEAD_LETTER_OVERHEAD_BYTES)}
+    dead_letters = written | {_SIZE: str(largest + _DEAD_LETTER_OVERHEAD_BYTES)}
     forever = {"retention.ms": "-1", "retention.bytes": "-1"}
     settings: Mapping[str, Mapping[str, str]] = {
         names.examples: inputs,
@@ -74,8 +74,8 @@ def plan(
         names.dead_letters: dead_letters,
         names.changelog: {
             "cleanup.policy": "compact",
-            "segment.bytes": str(CHANGELOG_SEGMENT_BYTES),
-            COMPACTION_LAG: str(COMPACTION_LAG_MS),
+            "segment.bytes": str(_CHANGELOG_SEGMENT_BYTES),
+            _COMPACTION_LAG: str(_COMPACTION_LAG_MS),
         },
         names.progress: written | forever,
     }
@@ -151,10 +151,10 @@ def warnings(found: Mapping[str, TopicInfo]) -> list[str]:
 def slow_compactions(found: Mapping[str, TopicInfo]) -> Iterator[str]:
     """Yield a line for each compacted topic that may keep snapshots with erased examples for long."""
     for name, topic in found.items():
-        lag_ms = int(topic.settings.get(COMPACTION_LAG, COMPACTION_LAG_MS))
-        if topic.settings.get("cleanup.policy") == "compact" and lag_ms > SLOW_COMPACTION_MS:
-            command = alter_command(name, {COMPACTION_LAG: str(COMPACTION_LAG_MS)})
-            yield f"{name}: {COMPACTION_LAG} is {lag_ms}, so it may keep erased examples for long; change it: {command}"
+        lag_ms = int(topic.settings.get(_COMPACTION_LAG, _COMPACTION_LAG_MS))
+        if topic.settings.get("cleanup.policy") == "compact" and lag_ms > _SLOW_COMPACTION_MS:
+            command = alter_command(name, {_COMPACTION_LAG: str(_COMPACTION_LAG_MS)})
+            yield f"{name}: {_COMPACTION_LAG} is {lag_ms}, erased examples may stay; change it: {command}"
 
 
 def rights(names: Topics) -> Mapping[str, Sequence[str]]:

@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -35,14 +35,14 @@ def open_sender(config: Config) -> KafkaSender:
     return KafkaSender(config.kafka.bootstrap_servers, {**config.kafka.all, **config.kafka.producer})
 
 
-def open_place(path: Path) -> Place:
+def open_application(path: Path) -> Application:
     """Read a configuration file and connect to its brokers.
 
     Raises:
         ConfigurationError: A setting is wrong, or no broker answers.
     """
     config = load_with_schemas(path)
-    return Place(config, connect(config), SystemClock(), partial(open_transaction, config))
+    return Application(config, connect(config), SystemClock(), partial(open_transaction, config))
 
 
 def open_transaction(config: Config, transactional_id: str) -> KafkaTransaction:

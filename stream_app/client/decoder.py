@@ -17,9 +17,9 @@ from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
 from stream_app.serialization.one_value import read_one
 
-PublicRecord: TypeAlias = Example | Label | Mark | Prediction | Outcome | Metric
+_PublicRecord: TypeAlias = Example | Label | Mark | Prediction | Outcome | Metric
 
-PUBLIC_TYPES: Mapping[str, type[PublicRecord]] = MappingProxyType(
+PUBLIC_TYPES: Mapping[str, type[_PublicRecord]] = MappingProxyType(
     {record.__name__.lower(): record for record in (Example, Label, Mark, Prediction, Outcome, Metric)}
 )
 
@@ -33,7 +33,7 @@ CONFLUENT_HEADER_BYTES = 5
 
 
 class _Schema(NamedTuple):
-    record: type[PublicRecord]
+    record: type[_PublicRecord]
     parsed: Any
 
 
@@ -52,7 +52,7 @@ def _header(source: Any) -> bytes:  # noqa: ANN401  (a schema in plain data)
     return MAGIC + bytes.fromhex(fingerprint(to_parsing_canonical_form(source), "CRC-64-AVRO"))
 
 
-def decode(value: bytes) -> PublicRecord:
+def decode(value: bytes) -> _PublicRecord:
     """Return the record of a value of the topics `predictions`, `outcomes`, `metrics`, `examples` or `labels`.
 
     Raises:
@@ -79,7 +79,7 @@ class ConfluentDecoder:
         self._schema_text = schema_text
         self._known: dict[int, _Schema] = {}
 
-    def decode(self, value: bytes) -> PublicRecord:
+    def decode(self, value: bytes) -> _PublicRecord:
         """Return the record of a value, as the function `decode` does.
 
         Raises:
@@ -100,7 +100,7 @@ class ConfluentDecoder:
         return _read(schema, value, CONFLUENT_HEADER_BYTES)
 
 
-def _read(schema: _Schema, value: bytes, start: int) -> PublicRecord:
+def _read(schema: _Schema, value: bytes, start: int) -> _PublicRecord:
     record, end = read_one(schema.record, schema.parsed, value, start)
     if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: bytes are left over")

@@ -87,7 +87,7 @@ def _client_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-MAX_REGISTRY_TIMEOUT_S = 30.0
+_MAX_REGISTRY_TIMEOUT_S = 30.0
 """The most that `serialization.schema_registry.timeout` may be."""
 
 
@@ -104,8 +104,8 @@ def _registry_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
         timeout_s = float(settings.get("timeout", 1))
     except ValueError:
         timeout_s = 0.0
-    if not 0 < timeout_s <= MAX_REGISTRY_TIMEOUT_S:
-        raise ValueError(f"timeout: must be more than 0 and at most {MAX_REGISTRY_TIMEOUT_S:g} seconds")
+    if not 0 < timeout_s <= _MAX_REGISTRY_TIMEOUT_S:
+        raise ValueError(f"timeout: must be more than 0 and at most {_MAX_REGISTRY_TIMEOUT_S:g} seconds")
     return settings
 
 

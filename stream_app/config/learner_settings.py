@@ -28,7 +28,7 @@ _OWN_HAVE = frozenset({"method", "options"})
 METHODS = tuple(METHOD_FACTS)
 """The names of the learning methods; `stream_app.learners.methods` has a file for each."""
 
-OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """Matches the import path of a user's own class: `package.module:Class`."""
 
 Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
@@ -38,7 +38,7 @@ Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(min_length=1, max_length=
 
 def is_own(method: str) -> bool:
     """Say whether the method is the import path of a user's own learner, not a name in `METHODS`."""
-    return OWN_CLASS.fullmatch(method) is not None
+    return _OWN_CLASS.fullmatch(method) is not None
 
 
 def has_setting(method: str, name: str) -> bool:

@@ -34,7 +34,7 @@ from stream_app.config.yaml_file import (
 )
 from stream_app.errors import ConfigurationError
 
-FILE_SUFFIX = "_FILE"
+_FILE_SUFFIX = "_FILE"
 
 MAX_VALUE_BYTES = 1 << 16
 """Largest file with the value of one setting; a private key with its certificates takes some kB."""
@@ -150,7 +150,7 @@ def _read_environment(document: Document, environment: Mapping[str, str]) -> Non
         is_file = setting != rest
         earlier = given.get(setting)
         value = environment[variable]
-        if earlier is not None and (is_file or earlier.endswith(FILE_SUFFIX)):
+        if earlier is not None and (is_file or earlier.endswith(_FILE_SUFFIX)):
             document.faults.append(Fault(rank, f"{variable}: is the same setting as {earlier}; set only one of them"))
             continue
         if earlier is not None and environment[earlier] != value:
@@ -168,7 +168,7 @@ def _read_environment(document: Document, environment: Mapping[str, str]) -> Non
 def _setting_of_file(rest: str) -> str:
     """Return a variable's setting without `_FILE`, if the variable holds a path; else return it as it is."""
     section, _, name = rest.lower().rpartition("__")
-    setting = rest.removesuffix(FILE_SUFFIX)
+    setting = rest.removesuffix(_FILE_SUFFIX)
     if section not in CLIENT_SECTIONS or setting == rest or is_own_file_setting(name.replace("_", ".")):
         return rest
     return setting

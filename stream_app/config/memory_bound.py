@@ -24,22 +24,22 @@ from typing import NamedTuple
 from stream_app.config import METHOD_FACTS, Config, LearnerSettings, StreamSettings, TaskSettings, is_own
 from stream_app.records import ID_WORDS
 
-ID_BYTES = 8 * ID_WORDS
-SLOT_BYTES = ID_BYTES + 70
+_ID_BYTES = 8 * ID_WORDS
+_SLOT_BYTES = _ID_BYTES + 70
 """A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
-CLOSED_BYTES = ID_BYTES + 34
+_CLOSED_BYTES = _ID_BYTES + 34
 """A closed example: id, hashes, class, revision, outcome, time."""
-CORRECTION_BYTES = 24
+_CORRECTION_BYTES = 24
 """With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
 TABLE_BYTES = 64
 """An id's share of the hash table: 16 bytes, of which at least a quarter is used after growing."""
-SCORE_BYTES = 5
+_SCORE_BYTES = 5
 """One learner's score and class."""
-ARRIVAL_BYTES = 8
+_ARRIVAL_BYTES = 8
 """When an example came, as RELAY keeps it."""
-LABEL_BYTES = 300
+_LABEL_BYTES = 300
 """A waiting label as Python objects, beside what its key, value and headers hold."""
-STREAM_BYTES = 20_000
+_STREAM_BYTES = 20_000
 """What every stream takes: the histogram of delays, above all."""
 PROCESS_BYTES = 250 << 20
 """Python, Numba, the Kafka client: a worker without streams, measured."""
@@ -95,10 +95,10 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     join, learners = settings.join, stream.learners.values()
     row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
     copies = 1 + sum(learner.scaler != "none" for learner in learners)
-    slot_bytes = row_bytes * copies + SLOT_BYTES + SCORE_BYTES * len(learners)
+    slot_bytes = row_bytes * copies + _SLOT_BYTES + _SCORE_BYTES * len(learners)
     methods = [METHOD_FACTS[learner.method] for learner in learners if not is_own(learner.method)]
-    slot_bytes += ARRIVAL_BYTES * sum(facts.keeps_arrivals for facts in methods)
-    closed_bytes = CLOSED_BYTES + (CORRECTION_BYTES if join.corrections == "correct" else 0)
+    slot_bytes += _ARRIVAL_BYTES * sum(facts.keeps_arrivals for facts in methods)
+    closed_bytes = _CLOSED_BYTES + (_CORRECTION_BYTES if join.corrections == "correct" else 0)
     waiting = join.max_pending_per_stream + join.max_waiting_per_stream
     labels = min(join.max_waiting_per_stream * largest_label_bytes, join.max_waiting_bytes_per_stream)
     own = sum(_learner_bytes(learner, row_bytes) for learner in learners)
@@ -108,8 +108,8 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
         + 2 * (join.max_closed_per_stream + 1) * closed_bytes
         + TABLE_BYTES * (waiting + batch_records + join.max_closed_per_stream)
         + labels
-        + LABEL_BYTES * join.max_waiting_per_stream
-        + STREAM_BYTES
+        + _LABEL_BYTES * join.max_waiting_per_stream
+        + _STREAM_BYTES
         + own
         + 2 * snapshot
     )
@@ -123,4 +123,4 @@ def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
     facts = METHOD_FACTS[learner.method]
     rows, networks = facts.rows(learner), facts.networks(learner)
     scratch = 8 * (max(rows, networks) + 16) * sum(units + 64 for units in sizes[1:])
-    return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28 + ARRIVAL_BYTES) + scratch
+    return 16 * networks * parameters + rows * (row_bytes + _ID_BYTES + 28 + _ARRIVAL_BYTES) + scratch

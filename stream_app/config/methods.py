@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
-class MethodFacts(NamedTuple):
+class _MethodFacts(NamedTuple):
     """What the configuration knows of a method. Functions get the `LearnerSettings` of a learner.
 
     Attributes:
@@ -31,17 +31,17 @@ class MethodFacts(NamedTuple):
     predictor: int | None = None
 
 
-METHOD_FACTS: Mapping[str, MethodFacts] = MappingProxyType(
+METHOD_FACTS: Mapping[str, _MethodFacts] = MappingProxyType(
     {
-        "areba": MethodFacts(("budget", "theta"), "#0b5fa5", lambda own: 2 * own.budget),
-        "qbr": MethodFacts(("budget",), "#e08214", lambda own: own.budget),
-        "baseline": MethodFacts((), "#7a7a7a"),
-        "sliding": MethodFacts(("window",), "#d1495b", lambda own: own.window),
-        "adaptive_cs": MethodFacts(("cost", "largest_cost", "cost_interval_labels", "theta"), "#8f5ea8"),
-        "oob": MethodFacts(("ensemble_size", "theta"), "#3a8f6f", networks=lambda own: own.ensemble_size),
-        "uob": MethodFacts(("ensemble_size", "theta"), "#b8860b", networks=lambda own: own.ensemble_size),
-        "oob_single": MethodFacts(("theta",), "#7fbf5b"),
-        "relay": MethodFacts(
+        "areba": _MethodFacts(("budget", "theta"), "#0b5fa5", lambda own: 2 * own.budget),
+        "qbr": _MethodFacts(("budget",), "#e08214", lambda own: own.budget),
+        "baseline": _MethodFacts((), "#7a7a7a"),
+        "sliding": _MethodFacts(("window",), "#d1495b", lambda own: own.window),
+        "adaptive_cs": _MethodFacts(("cost", "largest_cost", "cost_interval_labels", "theta"), "#8f5ea8"),
+        "oob": _MethodFacts(("ensemble_size", "theta"), "#3a8f6f", networks=lambda own: own.ensemble_size),
+        "uob": _MethodFacts(("ensemble_size", "theta"), "#b8860b", networks=lambda own: own.ensemble_size),
+        "oob_single": _MethodFacts(("theta",), "#7fbf5b"),
+        "relay": _MethodFacts(
             ("replay_per_class",),
             "#c2185b",
             rows=lambda own: 2 * own.replay_per_class,

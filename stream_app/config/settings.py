@@ -57,10 +57,10 @@ class ApplicationSettings(Settings):
     instance: Annotated[TopicName, Change.FREE] = Field(default_factory=_host)
 
 
-TopicPrefix: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
+_TopicPrefix: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
 
 
-class KafkaSettings(Settings):
+class _KafkaSettings(Settings):
     """The brokers, the prefixes of topics, and settings of librdkafka by their own names.
 
     Attributes:
@@ -77,9 +77,9 @@ class KafkaSettings(Settings):
     change: ClassVar[Change] = Change.FREE
 
     bootstrap_servers: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] = "127.0.0.1:9092"
-    topic_prefix: TopicPrefix = ""
-    input_prefix: TopicPrefix | None = None
-    output_prefix: TopicPrefix | None = None
+    topic_prefix: _TopicPrefix = ""
+    input_prefix: _TopicPrefix | None = None
+    output_prefix: _TopicPrefix | None = None
     all: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     consumer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     producer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
@@ -109,7 +109,7 @@ class SerializationSettings(Settings):
         yield from redact(self.model_dump()).items()
 
 
-LogFormat: TypeAlias = Literal["text", "json"]
+_LogFormat: TypeAlias = Literal["text", "json"]
 
 
 class WorkerSettings(Settings):
@@ -148,7 +148,7 @@ class WorkerSettings(Settings):
     snapshot_when_idle_ms: Annotated[Integer, Field(ge=100, le=3_600_000)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
     max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
-    log_format: LogFormat = "text"
+    log_format: _LogFormat = "text"
     http_port: Annotated[Integer, Field(ge=0, le=65_535)] | None = None
     http_host: Annotated[str, StringConstraints(pattern=r"^\S{1,253}$")] = "127.0.0.1"
 
@@ -169,7 +169,7 @@ class BreakerSettings(Settings):
     share_after_records: Annotated[Integer, Field(ge=1, le=1_000_000_000_000)] = 10_000
 
 
-class StreamOverrides(LearnerOverrides):
+class _StreamOverrides(LearnerOverrides):
     """A stream as the file has it. Settings of learners apply to all learners of the stream.
 
     Attributes:
@@ -216,7 +216,7 @@ class Config(Settings):
 
     Attributes:
         application: See `ApplicationSettings`.
-        kafka: See `KafkaSettings`.
+        kafka: See `_KafkaSettings`.
         serialization: See `SerializationSettings`.
         worker: See `WorkerSettings`.
         join: See `JoinSettings`.
@@ -233,7 +233,7 @@ class Config(Settings):
     """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
-    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    kafka: _KafkaSettings = Field(default_factory=_KafkaSettings)
     serialization: SerializationSettings = Field(default_factory=SerializationSettings)
     worker: WorkerSettings = WorkerSettings()
     join: JoinSettings = JoinSettings()
@@ -245,7 +245,7 @@ class Config(Settings):
     learners: Annotated[Frozen[LearnerName, LearnerSettings], Field(min_length=1, max_length=MAX_LEARNERS)] = Field(
         default_factory=lambda: {name: LearnerSettings(method=name) for name in ("areba", "baseline")}
     )
-    streams: Frozen[StreamName, StreamOverrides] = Field(default_factory=dict)
+    streams: Frozen[StreamName, _StreamOverrides] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:
@@ -255,7 +255,7 @@ class Config(Settings):
         return self
 
     # Every name on the broker is made here. No part of a name may contain "/", so names with "/" between their parts
-    # never collide: fraud/eu-w1 is not fraud-eu/w1, and no instance is called dlq/replay.
+    # never collide: fraud/eu-w1 is not fraud-eu/w1, and no instance is called dlq/resend.
 
     @property
     def transactional_id_prefix(self) -> str:
@@ -268,9 +268,9 @@ class Config(Settings):
         return self.transactional_id_prefix + self.application.instance
 
     @property
-    def replay_transactional_id(self) -> str:
-        """The transactional id of `areba dlq replay`: a new run fences the former one."""
-        return f"{self.application.id}/dlq/replay"
+    def resend_transactional_id(self) -> str:
+        """The transactional id of `areba dlq resend`: a new run fences the former one."""
+        return f"{self.application.id}/dlq/resend"
 
     @property
     def tools_transactional_id(self) -> str:
@@ -317,7 +317,7 @@ class Config(Settings):
             wire_format=self.serialization.wire_format,
             schema_ids=self.serialization.schema_ids,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
-            default_stream=self._resolved(StreamOverrides()),
+            default_stream=self._resolved(_StreamOverrides()),
         )
 
     def with_schema_ids(self, ids: Mapping[str, Sequence[int]]) -> Self:
@@ -326,7 +326,7 @@ class Config(Settings):
         changed = self.serialization.model_copy(update={"schema_ids": frozen})
         return self.model_copy(update={"serialization": changed})
 
-    def _resolved(self, stream: StreamOverrides) -> StreamSettings:
+    def _resolved(self, stream: _StreamOverrides) -> StreamSettings:
         none = LearnerOverrides()
         learners = {
             name: stream.learners.get(name, none).applied_to(stream.applied_to(settings))

@@ -144,12 +144,12 @@ Predictions: TypeAlias = Annotated[Literal["champion", "all"], Change.TAKEN_OVER
 
 WireFormatName: TypeAlias = Literal["avro_single_object", "confluent"]
 
-SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
+_SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
 SchemaIds: TypeAlias = Annotated[
-    Frozen[str, Annotated[tuple[SchemaId, ...], Field(min_length=1, max_length=1_000)]], Change.TAKEN_OVER
+    Frozen[str, Annotated[tuple[_SchemaId, ...], Field(min_length=1, max_length=1_000)]], Change.TAKEN_OVER
 ]
 
-UNLIMITED_BYTES = 2**31 - 1
+_UNLIMITED_BYTES = 2**31 - 1
 """Stands for no limit: a batch in Kafka's protocol is never larger."""
 
 
@@ -179,7 +179,7 @@ class TaskSettings(Settings):
     limits: LimitSettings
     unknown_streams: UnknownStreams
     predictions: Predictions
-    dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = UNLIMITED_BYTES
+    dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = _UNLIMITED_BYTES
     wire_format: WireFormatName
     schema_ids: SchemaIds
     streams: Frozen[StreamName, StreamSettings]

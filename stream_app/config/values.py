@@ -20,7 +20,7 @@ from pydantic import (
 
 from stream_app.records import MAX_STREAM_BYTES
 
-MAX_OPTIONS_BYTES = 10_000
+_MAX_OPTIONS_BYTES = 10_000
 """Most bytes of a learner's `options` as JSON: they are stored with every change of the configuration."""
 
 
@@ -41,8 +41,8 @@ def _plain_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
         text = json.dumps(dict(options), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError("may only hold text, numbers, true, false, null, lists and maps") from error
-    if len(text) > MAX_OPTIONS_BYTES:
-        raise ValueError(f"must have at most {MAX_OPTIONS_BYTES} bytes, has {len(text)}")
+    if len(text) > _MAX_OPTIONS_BYTES:
+        raise ValueError(f"must have at most {_MAX_OPTIONS_BYTES} bytes, has {len(text)}")
     return MappingProxyType(json.loads(text))
 
 

@@ -36,7 +36,7 @@ def overview(application: str, model: DashboardModel, figures: Figures, wall_ms:
 
 
 def _row(model: DashboardModel, figures: StreamFigures) -> dict[str, Any]:
-    champion = figures.learners[0].metric if figures.learners else None
+    champion = figures.learners[0] if figures.learners else None
     return {
         "name": figures.stream,
         "task": figures.task,
@@ -59,10 +59,10 @@ def details(model: DashboardModel, figures: StreamFigures, colours: LearnerColou
             "pending": figures.pending,
             "learners": [
                 {
-                    "metric": asdict(learner.metric),
-                    "time_ms": learner.metric.event_time_ms,
-                    "colour": colours.of(learner.metric.learner),
-                    "curve": _curve(LEARNER_COLUMNS, history.learners.get(learner.metric.learner)),
+                    "metric": asdict(learner),
+                    "time_ms": learner.event_time_ms,
+                    "colour": colours.of(learner.learner),
+                    "curve": _curve(LEARNER_COLUMNS, history.learners.get(learner.learner)),
                 }
                 for learner in figures.learners
             ],

@@ -21,10 +21,10 @@ from stream_app.monitor.watcher import TAILS, Watcher
 
 logger = logging.getLogger("areba.dashboard")
 
-HISTORY: Mapping[str, int] = {**TAILS, "metrics": 50_000, "dead_letters": 20_000}
+_HISTORY: Mapping[str, int] = {**TAILS, "metrics": 50_000, "dead_letters": 20_000}
 """Records at the end of each partition that are read first: for the metrics, a second or two of work."""
 
-UPDATE_S = 1.0
+_UPDATE_S = 1.0
 
 NUMBER = re.compile(r" \d[\d,]*\b")
 """A number in a problem; names of topics begin a line, so that digits in them are not meant."""
@@ -71,7 +71,7 @@ class Feed:
         self._application = config.application.id
         self._clock = clock
         self._model = DashboardModel(config.streams, drifts)
-        self._watcher = Watcher(cluster, config, clock, model=self._model, tails=HISTORY)
+        self._watcher = Watcher(cluster, config, clock, model=self._model, tails=_HISTORY)
         self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
         self._lock = threading.Lock()
         self._viewed: Counter[str] = Counter()
@@ -96,7 +96,7 @@ class Feed:
         try:
             self.catch_up()
             while not self._ended.is_set():
-                self._wake.wait(UPDATE_S)
+                self._wake.wait(_UPDATE_S)
                 self._wake.clear()
                 try:
                     self.step()

@@ -59,7 +59,7 @@ class Drift(NamedTuple):
 
 
 @dataclass(slots=True)
-class StreamHistory:
+class _StreamHistory:
     """The history of one stream.
 
     Attributes:
@@ -96,7 +96,7 @@ class DashboardModel(Model):
     def __init__(self, streams: Iterable[str] = (), drifts: Mapping[str, Sequence[int]] = MappingProxyType({})) -> None:
         super().__init__(streams)
         self._drifts = drifts
-        self._histories: dict[str, StreamHistory] = {}
+        self._histories: dict[str, _StreamHistory] = {}
         self._curves = 0
         self._committed_s: dict[int, float] = {}
         self._behind_since_s: dict[str, float] = {}
@@ -106,9 +106,9 @@ class DashboardModel(Model):
         """The moment of the newest update; 0 before the first."""
         return self._ticks.newest_s or 0.0
 
-    def history(self, stream: str) -> StreamHistory:
+    def history(self, stream: str) -> _StreamHistory:
         """Return the history of a stream; it is empty if nothing was added."""
-        return self._histories.get(stream) or StreamHistory()
+        return self._histories.get(stream) or _StreamHistory()
 
     def add_metric(self, metric: Metric, task: int) -> None:
         """Add a metric to the figures and to the curves."""
@@ -116,7 +116,7 @@ class DashboardModel(Model):
         time_ms = metric.event_time_ms
         if metric.stream not in self._streams:
             return
-        history = self._histories.setdefault(metric.stream, StreamHistory())
+        history = self._histories.setdefault(metric.stream, _StreamHistory())
         self._forget_learners(history, self._streams[metric.stream].learners)
         if metric.champion:
             self._add_drifts(history, metric)
@@ -137,7 +137,7 @@ class DashboardModel(Model):
             )
         history.changes[metric.learner] = metric.changes
 
-    def _add_drifts(self, history: StreamHistory, metric: Metric) -> None:
+    def _add_drifts(self, history: _StreamHistory, metric: Metric) -> None:
         """Add the known drifts since the champion's last metric, at event times between those of both metrics.
 
         A drift before the first metric has no known time.
@@ -152,7 +152,7 @@ class DashboardModel(Model):
                 share = (number - examples) / (metric.examples - examples)
                 history.drifts.append(Drift(before_ms + share * (time_ms - before_ms), number))
 
-    def _forget_learners(self, history: StreamHistory, known: Mapping[str, object]) -> None:
+    def _forget_learners(self, history: _StreamHistory, known: Mapping[str, object]) -> None:
         """Forget the curves of learners that the figures have forgotten."""
         for name in [name for name in history.learners if name not in known]:
             del history.learners[name], history.changes[name]
@@ -162,7 +162,7 @@ class DashboardModel(Model):
         """Add a dead letter to the figures, and count its reason."""
         super().add_dead_letter(stream, reason, task)
         if stream in self._streams:
-            reasons = self._histories.setdefault(stream, StreamHistory()).reasons
+            reasons = self._histories.setdefault(stream, _StreamHistory()).reasons
             if reason in reasons or len(reasons) < MAX_REASONS:
                 reasons[reason] += 1
 
@@ -179,7 +179,7 @@ class DashboardModel(Model):
                 self._behind_since_s.pop(name, None)
             else:
                 self._behind_since_s.setdefault(name, self.now_s)
-            work = self._histories.setdefault(name, StreamHistory()).work
+            work = self._histories.setdefault(name, _StreamHistory()).work
             is_stalled = self.state(name) == "stalled"
             lag_s = None if figures.lag_ms is None else figures.lag_ms / 1000
             work.add(wall_ms, None if is_stalled else figures.labelled_per_s, lag_s, figures.pending)

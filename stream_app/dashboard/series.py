@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-PAUSE_STEPS = 10
+_PAUSE_STEPS = 10
 """A curve has a gap where two of its points are more than this many usual steps apart; the usual step is the median."""
 
 
@@ -14,7 +14,7 @@ def gaps(times: Sequence[float | None]) -> list[int]:
     """Return the rows before which a curve with these times has a gap, because the stream paused."""
     steps = [0.0 if last is None or time is None else time - last for last, time in pairwise(times)]
     usual = median([step for step in steps if step > 0] or [0.0])
-    return [number for number, step in enumerate(steps, start=1) if step > PAUSE_STEPS * usual]
+    return [number for number, step in enumerate(steps, start=1) if step > _PAUSE_STEPS * usual]
 
 
 class Series:

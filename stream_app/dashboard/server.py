@@ -21,13 +21,13 @@ from stream_app.errors import ConfigurationError
 
 STATIC = Path(__file__).parent / "static"
 
-MAX_VIEWERS = 64
+_MAX_VIEWERS = 64
 """Browsers at a time; each takes one connection and, in the worst case, some 300 KB a second."""
 
-CHECK_S = 0.2
+_CHECK_S = 0.2
 """How often an open connection looks for newer documents."""
 
-KEEP_ALIVE_S = 15.0
+_KEEP_ALIVE_S = 15.0
 """A comment is sent after this long without documents, so that a closed connection is noticed."""
 
 HEADERS = (
@@ -77,8 +77,8 @@ def application(feed: Feed, allowed_hosts: Sequence[str], is_ending: Callable[[]
         return FileResponse(STATIC / "index.html")
 
     async def events(request: Request) -> Response:
-        if viewers >= MAX_VIEWERS:
-            return PlainTextResponse(f"{MAX_VIEWERS} browsers are connected already", 503)
+        if viewers >= _MAX_VIEWERS:
+            return PlainTextResponse(f"{_MAX_VIEWERS} browsers are connected already", 503)
         stream = request.query_params.get("stream")
         return StreamingResponse(documents(stream), media_type="text/event-stream")
 
@@ -95,11 +95,11 @@ def application(feed: Feed, allowed_hosts: Sequence[str], is_ending: Callable[[]
                         yield _event("overview", found.overview)
                         if stream is not None and stream in found.details:
                             yield _event("details", found.details[stream])
-                    elif silent_s >= KEEP_ALIVE_S:
+                    elif silent_s >= _KEEP_ALIVE_S:
                         silent_s = 0.0
                         yield ": nothing new\n\n"
-                    await asyncio.sleep(CHECK_S)
-                    silent_s += CHECK_S
+                    await asyncio.sleep(_CHECK_S)
+                    silent_s += _CHECK_S
         finally:
             viewers -= 1
 
@@ -155,7 +155,7 @@ def server(feed: Feed, host: str, allowed_hosts: Sequence[str] = ()) -> uvicorn.
     config = uvicorn.Config(
         application(feed, hosts, lambda: serving.should_exit),
         log_config=None, access_log=False, server_header=False, lifespan="off",
-        timeout_graceful_shutdown=2, limit_concurrency=4 * MAX_VIEWERS,
+        timeout_graceful_shutdown=2, limit_concurrency=4 * _MAX_VIEWERS,
     )  # fmt: skip
     serving = uvicorn.Server(config)
     return serving

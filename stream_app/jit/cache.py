@@ -23,12 +23,12 @@ from stream_app.jit import compiler  # noqa: F401  (sets the environment before 
 # isort: split
 from numba.core.caching import Cache, _CacheLocator
 
-VERSIONS_KEPT = 4
+_VERSIONS_KEPT = 4
 """The number of versions of each source file whose compiled code is kept: enough to switch between branches."""
 
 PACKAGE = Path(__file__).parents[1]
 
-CONSTANTS = (
+_CONSTANTS = (
     "record_columns.py",
     "records.py",
     "join/constants.py",
@@ -41,10 +41,10 @@ CONSTANTS = (
 )
 """Files and folders whose constants are compiled into other files: tests/unit/jit/test_native.py checks the list."""
 
-COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|import) numba\b", re.MULTILINE)
+_COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|import) numba\b", re.MULTILINE)
 """Matches the text of a file that has compiled code: one of the decorators of `compiler`, or an import of Numba."""
 
-IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
 
 _DIGEST_CHARACTERS = 16
 
@@ -82,7 +82,7 @@ def sources_of(path: Path, package: Path = PACKAGE) -> Sequence[Path]:
 def _imported(path: Path, package: Path) -> frozenset[Path]:
     """Return the files with compiled code or compiled-in constants that a file imports."""
     sources: set[Path] = set()
-    for module, names in IMPORT.findall(path.read_text(encoding="utf-8")):
+    for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
         folder = package.joinpath(*module.split(".")[1:])
         candidates = (folder, *(folder / name for name in re.findall(r"\w+", names)))
         sources.update(candidate.with_suffix(".py") for candidate in candidates)
@@ -92,7 +92,9 @@ def _imported(path: Path, package: Path) -> frozenset[Path]:
 @cache
 def is_compiled_in(path: Path, package: Path = PACKAGE) -> bool:
     """Say whether compiled code can contain code or constants of this file of the package."""
-    return path.relative_to(package).as_posix().startswith(CONSTANTS) or COMPILES.search(path.read_bytes()) is not None
+    return (
+        path.relative_to(package).as_posix().startswith(_CONSTANTS) or _COMPILES.search(path.read_bytes()) is not None
+    )
 
 
 def sources_digest(paths: Iterable[Path]) -> str:
@@ -124,7 +126,7 @@ def folder_of(path: Path) -> Path:
     if is_read_only(folder):
         return folder
     os.utime(folder)
-    for old in sorted(versions.iterdir(), key=lambda version: version.stat().st_mtime)[:-VERSIONS_KEPT]:
+    for old in sorted(versions.iterdir(), key=lambda version: version.stat().st_mtime)[:-_VERSIONS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
 

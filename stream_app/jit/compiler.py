@@ -11,19 +11,19 @@ from typing import Any, NoReturn, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-LOCATORS = "stream_app.jit.cache.SourcesCacheLocator,UserWideCacheLocator,IPythonCacheLocator"
+_LOCATORS = "stream_app.jit.cache.SourcesCacheLocator,UserWideCacheLocator,IPythonCacheLocator"
 """Numba asks these classes, in this order, where to keep the compiled code of a function."""
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Each is set to one thread: the result of a sum over several threads depends on how many there are."""
 
 
 def prepare_environment() -> None:
     """Set the variables that Numba and Torch read once, when they are imported."""
-    for variable in THREAD_VARIABLES:
+    for variable in _THREAD_VARIABLES:
         os.environ[variable] = "1"
     if "numba" not in sys.modules:
-        os.environ["NUMBA_CACHE_LOCATOR_CLASSES"] = LOCATORS
+        os.environ["NUMBA_CACHE_LOCATOR_CLASSES"] = _LOCATORS
         os.environ["NUMBA_SLP_VECTORIZE"] = "1"
 
 

@@ -10,7 +10,7 @@ from numba.core import cgutils, types
 
 from stream_app.jit.memory import Generator, Typing, intrinsic
 
-raw_memcpy: Any = cgutils.raw_memcpy
+_raw_memcpy: Any = cgutils.raw_memcpy
 
 
 def _call(returned: Typing, address: Typing, arguments: tuple[Typing, ...]) -> tuple[Typing, Generator]:
@@ -65,7 +65,7 @@ def copy_bytes(_typing: Typing, _target: Typing, _source: Typing, _count: Typing
     def generate(context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Any:  # noqa: ANN401
         pointer = ir.IntType(8).as_pointer()
         target, source = (builder.inttoptr(address, pointer) for address in arguments[:2])
-        raw_memcpy(builder, target, source, arguments[2], 1)
+        _raw_memcpy(builder, target, source, arguments[2], 1)
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64, types.int64), generate

@@ -206,7 +206,7 @@ class Span(NamedTuple):
         return block[self.start : self.end].view(self.dtype).reshape(self.shape)
 
 
-class PackedBlock(NamedTuple):
+class _PackedBlock(NamedTuple):
     """The arrays of a table, but the shared ones, in one block of memory.
 
     Attributes:
@@ -228,7 +228,7 @@ class PackedBlock(NamedTuple):
         return _rebuilt(self.table, {path: span.view(block) for path, span in self.spans.items()})
 
 
-def pack(table: Any) -> PackedBlock:  # noqa: ANN401  (any table)
+def pack(table: Any) -> _PackedBlock:  # noqa: ANN401  (any table)
     """Copy the arrays of a table, but the shared ones, into one block, to copy and prefetch it as a whole."""
     arrays = {path: (array, mark is Mark.SELDOM) for path, array, mark in _arrays(table) if mark is not Mark.SHARED}
     spans: dict[str, Span] = {}
@@ -241,5 +241,5 @@ def pack(table: Any) -> PackedBlock:  # noqa: ANN401  (any table)
     block, begin = aligned_block(size)
     for path, span in spans.items():
         span.view(block)[...] = arrays[path][0]
-    made = PackedBlock(table, block, begin, frequent_bytes, spans)
+    made = _PackedBlock(table, block, begin, frequent_bytes, spans)
     return made._replace(table=made.table_in(block))

@@ -16,10 +16,10 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import new_generator
 from stream_app.learners.registry import METHODS, new_method
 
-MAX_TEMPLATES = 64
+_MAX_TEMPLATES = 64
 """The most templates that are kept: a task whose streams all have different settings gains nothing from more."""
 
-MAX_TEMPLATE_BYTES = 1 << 16
+_MAX_TEMPLATE_BYTES = 1 << 16
 """The largest template that is kept: the weights of a larger network take longer to draw than all the rest."""
 
 
@@ -42,8 +42,8 @@ class LearnerResources:
         template = self.templates.get(key)
         if template is None:
             template = make()
-            if template.allocated_bytes <= MAX_TEMPLATE_BYTES:
-                if len(self.templates) == MAX_TEMPLATES:
+            if template.allocated_bytes <= _MAX_TEMPLATE_BYTES:
+                if len(self.templates) == _MAX_TEMPLATES:
                     del self.templates[next(iter(self.templates))]
                 self.templates[key] = template
         return template

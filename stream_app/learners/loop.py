@@ -64,7 +64,7 @@ def prefetch_descriptor(learner: int) -> None:
 
 
 @inlined_without_refcounts
-def prefetch_state(learner: int, part: int, parts: int) -> None:
+def _prefetch_state(learner: int, part: int, parts: int) -> None:
     """Begin to load one of `parts` equal parts of a learner's state, after its descriptor was loaded.
 
     A learner's operations each load a part of the learner that comes next, so that the loads do not come all at once.
@@ -149,7 +149,7 @@ def run_part(
     reported = report * REPORT_WIDTH
     for k in range(begin, end):
         if following != 0:
-            prefetch_state(following, k - begin, end - begin)
+            _prefetch_state(following, k - begin, end - begin)
         slot = buffers.slots[k]
         buffers.versions[k] = updates
         if buffers.codes[k] == Operation.PREDICT:

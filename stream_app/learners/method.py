@@ -19,7 +19,7 @@ State = Mapping[str, NDArray[np.generic]]
 RING = "ring."
 """The prefix of the names of arrays whose rows keep their places, so that a snapshot writes only those that changed."""
 
-CLASS_QUEUES = ((NEGATIVE, "negative"), (POSITIVE, "positive"))
+_CLASS_QUEUES = ((NEGATIVE, "negative"), (POSITIVE, "positive"))
 """The queues of a method that has one for each class, with the prefix of their arrays' names."""
 
 
@@ -35,25 +35,25 @@ class StatePart(NamedTuple):
 
 
 @compiled
-def scale_slot(learner: Learner, slot: int) -> int:
+def _scale_slot(learner: Learner, slot: int) -> int:
     """Scale the example of a slot, which is to be predicted."""
     return scale(learner.inputs, slot)
 
 
 @compiled
-def review_nothing(_learner: Learner, _slot: int) -> bool:
+def _review_nothing(_learner: Learner, _slot: int) -> bool:
     """Learn without predicting the example again."""
     return False
 
 
 @compiled
-def take_one_step(_learner: Learner) -> int:
+def _take_one_step(_learner: Learner) -> int:
     """Take no further step on a label."""
     return 0
 
 
 @compiled
-def correct_nothing(_learner: Learner, _slot: int, _label: int) -> None:
+def _correct_nothing(_learner: Learner, _slot: int, _label: int) -> None:
     """Keep no example whose class could be corrected."""
 
 
@@ -69,10 +69,10 @@ class Functions(NamedTuple):
     """
 
     admit: Any
-    correct: Any = correct_nothing
-    prepare: Any = scale_slot
-    review: Any = review_nothing
-    again: Any = take_one_step
+    correct: Any = _correct_nothing
+    prepare: Any = _scale_slot
+    review: Any = _review_nothing
+    again: Any = _take_one_step
 
 
 # Python's side --------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _is(array: NDArray[np.generic], dtype: type[np.generic], *shape: int) -> boo
 def _class_queue_arrays(tables: MethodTables) -> State:
     queues = tables.queues
     arrays: dict[str, NDArray[np.generic]] = {"capacities": queues.capacities.copy()}
-    for queue, name in CLASS_QUEUES:
+    for queue, name in _CLASS_QUEUES:
         arrays |= queue_arrays(queues, queue, name)
     return arrays
 
@@ -180,14 +180,14 @@ def _class_queues_fit(tables: MethodTables, arrays: State) -> bool:
     capacities = arrays["capacities"]
     return _is(capacities, np.int64, 2) and all(
         int(capacities[queue]) >= 1 and queue_fits(queues, arrays, name, int(capacities[queue]))
-        for queue, name in CLASS_QUEUES
+        for queue, name in _CLASS_QUEUES
     )
 
 
 def _load_class_queues(tables: MethodTables, arrays: State) -> None:
     queues = tables.queues
     queues.capacities[...] = arrays["capacities"]
-    for queue, name in CLASS_QUEUES:
+    for queue, name in _CLASS_QUEUES:
         queues.classes[load_queue(queues, arrays, queue, name)] = queue
 
 
@@ -199,7 +199,7 @@ def _used_rows(queues: Queues, queue: int) -> int:
 def _ring_arrays(tables: MethodTables) -> State:
     queues = tables.queues
     arrays: dict[str, NDArray[np.generic]] = {"firsts": queues.firsts.copy(), "lengths": queues.lengths.copy()}
-    for queue, name in CLASS_QUEUES:
+    for queue, name in _CLASS_QUEUES:
         rows = slice(queue * queues.rows, queue * queues.rows + _used_rows(queues, queue))
         arrays[f"{RING}{name}.examples"] = queues.examples.reshape(-1, queues.width)[rows].copy()
         arrays[f"{RING}{name}.ids"] = queues.ids[rows].copy()
@@ -212,7 +212,7 @@ def _rings_fit(tables: MethodTables, arrays: State) -> bool:
     firsts, lengths = arrays["firsts"], arrays["lengths"]
     if not (_is(firsts, np.int64, 2) and _is(lengths, np.int64, 2)):
         return False
-    for queue, name in CLASS_QUEUES:
+    for queue, name in _CLASS_QUEUES:
         first, length = int(firsts[queue]), int(lengths[queue])
         if not (0 <= first < queues.rows and 0 <= length <= queues.rows):
             return False
@@ -229,7 +229,7 @@ def _rings_fit(tables: MethodTables, arrays: State) -> bool:
 def _load_rings(tables: MethodTables, arrays: State) -> None:
     queues = tables.queues
     queues.firsts[...], queues.lengths[...] = arrays["firsts"], arrays["lengths"]
-    for queue, name in CLASS_QUEUES:
+    for queue, name in _CLASS_QUEUES:
         rows = slice(queue * queues.rows, queue * queues.rows + _used_rows(queues, queue))
         queues.examples.reshape(-1, queues.width)[rows] = arrays[f"{RING}{name}.examples"]
         queues.ids[rows], queues.classes[rows] = arrays[f"{RING}{name}.ids"], queue

@@ -101,7 +101,7 @@ def new_queues(features: int, queues: int, rows: int, capacity: int, *, dated: b
     )
 
 
-class NoState(NamedTuple):
+class _NoState(NamedTuple):
     """The own state of a method that has none."""
 
 
@@ -115,7 +115,7 @@ class MethodTables(NamedTuple):
 
 def new_tables(
     features: int,
-    own: Any = NoState(),  # noqa: ANN401, B008  (any table; a tuple cannot change)
+    own: Any = _NoState(),  # noqa: ANN401, B008  (any table; a tuple cannot change)
     *,
     queues: Queues | None = None,
     theta: float = 0.0,

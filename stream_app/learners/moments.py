@@ -1,6 +1,6 @@
 """The moments by which features are standardised: they fade, and the influence of one example is bounded.
 
-Each feature has a mean and a variance, which are those of Welford (1962) for the first `MEMORY` examples and fade with
+Each feature has a mean and a variance, which are those of Welford (1962) for the first `_MEMORY` examples and fade with
 this memory from then on. Three rules make them robust; ordinary data meet none of them:
 
 - A value counts as at most `LIMIT` deviations from the mean when it enters the moments. So one example moves the mean
@@ -9,7 +9,7 @@ this memory from then on. Three rules make them robust; ordinary data meet none 
 - A standardised value is at most `LIMIT`. A network never sees more, and a rare value does not decide a step alone.
 - A feature whose unit or level has changed begins anew. Its trend is the fading mean, over about `TREND_MEMORY`
   examples, of the squared distance from the mean in deviations, each at most `TREND_LIMIT`; it is about 1. While it is
-  outside `TREND_LOW` to `TREND_HIGH`, the feature remembers `RESTART` examples only. Both moments then grow or shrink
+  outside `TREND_LOW` to `TREND_HIGH`, the feature remembers `_RESTART` examples only. Both moments then grow or shrink
   exponentially: 200 examples after a change of the unit by a factor of 100, or of the level by 1,000 deviations, the
   moments are those of the new values. So the first example of a stream may be an outlier, too.
 
@@ -29,13 +29,13 @@ from stream_app.jit.memory import Pointer
 LIMIT = 5.0
 """The most deviations from the mean, of a value that enters the moments and of a standardised value."""
 
-MEMORY = 1000.0
+_MEMORY = 1000.0
 """The most examples that a feature remembers: older ones have faded by 1/e."""
 
 TREND_MEMORY, TREND_LIMIT = 16.0, 4.0
 TREND_LOW, TREND_HIGH = 0.1, 3.3
 
-RESTART = 4.0
+_RESTART = 4.0
 """The examples that a feature remembers while its trend is out of bounds."""
 
 RESOLUTION, SMALLEST = 1e-7, 1e-30
@@ -65,7 +65,7 @@ def _remembered(moments: Pointer, width: int, i: int, ratio: float) -> float:
     trend = 3 * width + i
     moments[trend] += (min(ratio, TREND_LIMIT) - moments[trend]) / TREND_MEMORY
     if moments[trend] < TREND_LOW or moments[trend] > TREND_HIGH:
-        moments[i] = min(moments[i], RESTART)
+        moments[i] = min(moments[i], _RESTART)
     count: float = moments[i]
     return count
 
@@ -77,7 +77,7 @@ def take_into_moments(moments: Pointer, width: int, source: Pointer, start: int)
         mean, variance = moments[width + i], moments[2 * width + i]
         distance = np.float64(source[start + i]) - mean
         square = distance * distance
-        moments[i] = min(moments[i] + 1.0, MEMORY)
+        moments[i] = min(moments[i] + 1.0, _MEMORY)
         share = 1.0 / moments[i]
         if variance > 0.0:
             share = 1.0 / _remembered(moments, width, i, square / variance)

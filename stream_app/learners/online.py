@@ -26,7 +26,7 @@ from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, new_scaler
 from stream_app.records import Floats, Longs, Operation, Words
 
-GENERATOR = "method.own.generator"
+_GENERATOR = "method.own.generator"
 """The path of a method's generator of random numbers in the memory of a learner."""
 
 
@@ -119,7 +119,7 @@ class OnlineLearner:
         """Set the weights and the generator, see `copy_with`."""
         self._layout.spans["networks.parameters"].view(self._block)[:] = parameters
         if generator is not None:
-            self._layout.spans[GENERATOR].view(self._block)[:] = generator
+            self._layout.spans[_GENERATOR].view(self._block)[:] = generator
 
     @property
     def allocated_bytes(self) -> int:
@@ -149,7 +149,7 @@ class OnlineLearner:
     @property
     def draws_numbers(self) -> bool:
         """Whether the method needs a generator of random numbers."""
-        return GENERATOR in self._layout.spans
+        return _GENERATOR in self._layout.spans
 
     @property
     def _all(self) -> _Parts:

@@ -19,9 +19,6 @@ from stream_app.records import Words
 WORDS = 4
 """Words of a block."""
 
-STATE_WORDS = 6
-"""Words of the generator's state: the key (2), then the counter, its lowest word first (4)."""
-
 PART = 8.0
 """The largest rate of one inversion: e**-8 is far from 0, and 60 sums reach 1 within a double's last bit."""
 

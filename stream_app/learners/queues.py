@@ -29,7 +29,7 @@ def drop_oldest(queues: Queues, queue: int) -> None:
 
 
 @compiled
-def copy_row(queues: Queues, source: int, to: int) -> None:
+def _copy_row(queues: Queues, source: int, to: int) -> None:
     """Copy an example with its id and class from one row to another."""
     for i in range(queues.width):
         queues.examples[to * queues.width + i] = queues.examples[source * queues.width + i]
@@ -63,12 +63,12 @@ def move_to_class(queues: Queues, age: int, label: int) -> None:
     if queues.lengths[label] == queues.capacities[label]:
         drop_oldest(queues, label)
     row = row_of_age(queues, label, queues.lengths[label])
-    copy_row(queues, row_of_age(queues, other, age), row)
+    _copy_row(queues, row_of_age(queues, other, age), row)
     queues.classes[row] = np.float32(label)
     queues.lengths[label] += 1
     queues.lengths[other] -= 1
     for following in range(age, queues.lengths[other]):
-        copy_row(queues, row_of_age(queues, other, following + 1), row_of_age(queues, other, following))
+        _copy_row(queues, row_of_age(queues, other, following + 1), row_of_age(queues, other, following))
 
 
 @compiled

@@ -288,7 +288,7 @@ class LiveTask:
         return self.task.open(examples, labels)
 
     def _knows_schemas(self, opened: InputBatch) -> bool:
-        """Say whether a batch has no new id of our schemas; new ids are recorded first: a replay asks no registry."""
+        """Say whether a batch has no new id of our schemas; new ids are recorded first: a restore asks no registry."""
         refused = opened.refused(Reason.WRONG_SCHEMA)
         ids = new_schema_ids(refused, self.task.wire_format, self._request.schemas.names_of)
         if ids:

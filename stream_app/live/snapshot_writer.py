@@ -23,8 +23,8 @@ from stream_app.snapshot.format import (
     FORMAT,
     BreakerCounts,
     Entry,
+    Location,
     Manifest,
-    Place,
     Snapshot,
     checksum_of,
     chunks_of,
@@ -344,7 +344,7 @@ class SnapshotWriter:
             if isinstance(listed, Blob)
         }
         entries = tuple(listed if isinstance(listed, Entry) else places[listed.key] for listed in writing.listed)
-        self._book.settle(places)
+        self._book.note_written(places)
         listing = key_chunks(entries)
         fallen = self._listings[-1] if len(self._listings) > 1 else {}
         kept = {key for keys in (listing, *self._listings[:1]) for key in keys}
@@ -374,7 +374,7 @@ class SnapshotWriter:
     def _finish(self, writing: _Writing) -> None:
         content = writing.manifest
         offset = writing.places[writing.key]
-        place = Place(offset, len(chunks_of(content)), len(content), checksum_of(content))
+        place = Location(offset, len(chunks_of(content)), len(content), checksum_of(content))
         self._whole = Snapshot(place, writing.anchor.progress_offset)
         self._writing = None
         self.has_purged = self._ends_purge and not self._purges

@@ -1,283 +1,217 @@
-"""End hanging transactions: those that are still open in a partition although their coordinator has ended them.
+"""Wait for open transactions in the partitions of a worker's tasks to end, and end those that hang.
 
-Kafka 4.3 leaves out the marker of a partition that has no leader at that moment, because its coordinator takes such a
-partition for deleted. When a broker is killed and comes back, every transaction that was in progress can hang. Readers
-of committed records wait at such a transaction forever. The next transaction of the same transactional id in the same
-partition ends the hanging records together with its own records: it commits or aborts both.
-
-So a hanging transaction must be ended by a transaction that aborts: a sweep. A sweep ends all hanging records of its
-transactional id in the partitions that it writes to. The first transaction of a process is a sweep, and so is the first
-transaction for each task that the process is given. The latter sweep leaves the transactional id in the progress of the
-task, where readers of uncommitted records find it. A task is restored only once everything that was open in its
-partitions has ended. What stays open for longer than a transaction may last is swept by the owner of the task, under
-its own transactional id and under those that progress names, unless a member of the group uses them. The new owner of a
-task does not wait so long for a process that has left the group: it has the coordinator abort the open transaction of
-that process at once. `settle` then decides which of the ended transactions had been committed.
+The first transaction of a process is a sweep, and so is the first transaction for each task that the process is given.
+The latter sweep leaves the transactional id in the progress of the task, where readers of uncommitted records find it.
+A task is restored only once everything that was open in its partitions has ended. What stays open for longer than a
+transaction may last is swept by the owner of the task, under its own transactional id and under those that progress
+names, unless a member of the group uses them. The new owner of a task does not wait so long for a process that has left
+the group: it has the coordinator abort the open transaction of that process at once. `settle` then decides which of the
+ended transactions had been committed.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
-from stream_app import log_lines
-from stream_app.backends.base import Clock, Cluster, Ends, TopicPartition, Transaction
+from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
+from stream_app.backends.held_back import open_ends
 from stream_app.backends.questions import Question
-from stream_app.errors import (
-    FencedError,
-    TransactionAbortedError,
-    UndecodableError,
-    UnknownOutcomeError,
-    WrongSchemaError,
-)
-from stream_app.lost_markers.settle import SWEEP_KEY
-from stream_app.record_columns import OutputRecords
-from stream_app.records import Commit
-from stream_app.serialization import codec
-
-LOGGER = logging.getLogger("areba.recovery")
-
-LOOK_INTERVAL_S = 0.1
-"""Interval at which open transactions are checked; a transaction of a busy worker ends with its round."""
-
-FIRST_LOOK_S = 0.01
-"""Time from the first check to the second: markers follow the end of a transaction within milliseconds."""
-
-HANGS_AFTER_S = 25.0
-"""A transaction that is open for this long hangs: every 10 s, a broker aborts those older than `transaction.timeout.ms`
-(10 s)."""
+from stream_app.config import Config
+from stream_app.lost_markers.open_transactions import OpenTransactions
+from stream_app.lost_markers.sweeps import end_left, sweep, writers_of
 
 GONE_AFTER_S = 0.5
 """A transaction that is open for this long where a task is to be restored, and whose process has left the group, was
 left behind: the broker would abort it some 10 s later."""
 
-TAIL_RECORDS = 1_000
-"""The last offsets of progress that are searched for transactional ids: every hanging record is among them."""
-
-TAIL_POLLS = 500
-"""Polls of 10 ms for these records; a broker that is silent for longer is asked again at the next check."""
+_PlacesOf: TypeAlias = Mapping[str, Sequence[TopicPartition]]
 
 
-class _Open(NamedTuple):
-    """A partition that has to become readable up to `end`; it was readable up to `stable` from `since_s` on."""
+class _Gone(NamedTuple):
+    """A question about processes that are gone.
 
-    end: int
-    stable: int
-    since_s: float
-
-
-class OpenTransactions:
-    """Partitions that have to become readable up to an offset: the end of open transactions, or of our own writes.
-
-    Args:
-        cluster: Returns up to which offset committed records can be read.
-        clock: A monotonic clock.
+    Attributes:
+        question: Which transactional ids they have, and in which partitions they wrote.
+        hangs: Whether what they have left there hangs, so that a sweep has to end it.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    question: Question[Cluster, _PlacesOf]
+    hangs: bool
+
+
+class Observer(Protocol):
+    """Reports what hangs and what was ended."""
+
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
+        """Report partitions in which a transaction hangs."""
+
+    def taken_over(self, numbers: Sequence[int], transactional_id: str) -> None:
+        """Report tasks in whose partitions the open transaction of a process that is gone was ended."""
+
+    def freed(self, numbers: Sequence[int]) -> None:
+        """Report tasks in whose partitions nothing hangs any more."""
+
+
+class HangingTransactions:
+    """Waits until no transaction is open in the partitions of a worker's tasks, and ends those that hang.
+
+    Args:
+        config: The whole configuration.
+        cluster: Answers questions about topics and groups.
+        clock: A monotonic clock.
+        transaction: Writes under the worker's own transactional id.
+        open_transaction: Makes a producer of another transactional id.
+        observer: Reports what hangs and what was ended.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        cluster: Cluster,
+        clock: Clock,
+        transaction: Transaction,
+        open_transaction: Callable[[str], Transaction],
+        observer: Observer,
+    ) -> None:
+        self._config = config
+        self._topics = config.topics
         self._cluster = cluster
-        self._clock = clock
-        self._waiting: dict[TopicPartition, _Open | None] = {}
-        self._question: Question[Cluster, Mapping[TopicPartition, Ends]] | None = None
-        self._asked_s = -LOOK_INTERVAL_S
-        self._checked_s = -LOOK_INTERVAL_S  # when it asked the last question that has an answer
-        self._ends: dict[TopicPartition, int] = {}  # of partitions that have become readable
-        self._pause_s: float | None = None  # before the next check, if shorter than the interval
+        self._transaction = transaction
+        self._open_transaction = open_transaction
+        self._observer = observer
+        self._open = OpenTransactions(cluster, clock)
+        self._held: set[int] = set()  # tasks that wait for a hanging transaction
+        self._ended: set[int] = set()  # new tasks whose hanging records of our own id were ended
+        self._searched: set[int] = set()  # new tasks for which transactions of processes that are gone were ended
+        self._gone: list[_Gone] = []  # questions that have no answer yet
+        self._announced: set[int] = set()  # new tasks that have our transactional id in their progress
 
-    @property
-    def places(self) -> Sequence[TopicPartition]:
-        """The partitions that are not readable yet."""
-        return tuple(self._waiting)
+    # Starting and assigning -----------------------------------------------------------------------------------------
 
-    def holds(self, number: int) -> bool:
-        """Say whether a partition of this number is not readable yet."""
-        return any(place.partition == number for place in self._waiting)
+    def begin(self, partitions: int) -> None:
+        """Wait for everything that is open in all partitions of the application, and end our own hanging records."""
+        places = [TopicPartition(name, number) for name in self._written for number in range(partitions)]
+        self._sweep(tuple(open_ends(self._cluster, places)))
 
-    def held(self, seconds: float) -> Sequence[TopicPartition]:
-        """Return the partitions that could be read no further for at least this long, as of the last check."""
-        before_s = self._checked_s - seconds
-        return [place for place, known in self._waiting.items() if known is not None and known.since_s <= before_s]
+    def assigned(self) -> None:
+        """Forget what was announced and ended for the tasks of the previous assignment."""
+        self._announced.clear()
+        self._ended.clear()
+        self._searched.clear()
+        self._gone.clear()
 
-    def add(self, places: Iterable[TopicPartition]) -> None:
-        """Wait for the end of everything that is open in these partitions at the next check."""
-        self._waiting.update(dict.fromkeys(places))
-        self._question = None  # its answer may be older than what is open now
-        self.hurry()
+    def revoked(self) -> None:
+        """Stop reporting tasks as held: another worker waits for them now, and ends what processes left there."""
+        self._held.clear()
+        self._gone.clear()
 
-    def wrote(self, place: TopicPartition, end: int) -> None:
-        """Wait until a partition is readable up to this offset, because a committed transaction wrote up to there."""
-        known = self._waiting.get(place)
-        since_s = known.since_s if known else self._clock.monotonic_s()
-        self._waiting[place] = _Open(end, known.stable if known else -1, since_s)
+    def unannounced(self, numbers: Iterable[int]) -> Sequence[int]:
+        """Return the new tasks that do not have our transactional id in their progress yet."""
+        return [number for number in numbers if number not in self._announced]
 
-    def hurry(self) -> None:
-        """Let the next check take place at once."""
-        self._pause_s = 0.0
+    def announce(self, numbers: Sequence[int]) -> None:
+        """Write our transactional id to the progress of these tasks: another worker may have to end what we leave."""
+        partitions = [TopicPartition(self._topics.progress, number) for number in numbers]
+        if sweep(self._transaction, self._config.transactional_id, partitions):
+            self._announced.update(numbers)
+        for number in numbers:
+            self.wait_for(number)
 
-    def is_readable(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Say whether everything below these offsets could be read at the last check."""
-        for place, end in ends.items():
-            known = self._waiting.get(place)
-            if place in self._waiting and (known is None or known.stable < end):
-                return False
-        return True
+    def wait_for(self, number: int) -> None:
+        """Hold a task until everything that is open in its partitions has ended."""
+        self._open.add(TopicPartition(topic, number) for topic in self._written)
 
-    def ends(self, number: int) -> Mapping[TopicPartition, int]:
-        """Return the ends of what was written to partitions of this number and could not be read at the last check."""
-        return {place: known.end for place, known in self._waiting.items() if known and place.partition == number}
+    def end_own(self, new: Sequence[int]) -> None:
+        """End hanging records of our own id at once where new tasks wait; those of other ids only after a time."""
+        held = {number for number in new if self._open.holds(number)} - self._ended
+        if held:
+            self._ended |= held
+            self._sweep([place for place in self._open.places if place.partition in held])
 
-    def end(self, place: TopicPartition) -> int:
-        """Return the end of a partition when it had become readable."""
-        return self._ends[place]
+    def progress_end(self, number: int) -> int:
+        """Return the end of a task's progress when nothing was open there any more."""
+        return self._open.end(TopicPartition(self._topics.progress, number))
+
+    def is_open(self, number: int) -> bool:
+        """Say whether a transaction may still be open in the partitions of a task."""
+        return self._open.holds(number)
 
     def forget(self, number: int) -> None:
-        """Stop waiting for the partitions of this number."""
-        for place in [place for place in self._waiting if place.partition == number]:
-            del self._waiting[place]
-        self._question = None  # its answer may be about a topic that was deleted
+        """Wait for the transactions that are open in the partitions of a task that is restored again."""
+        self._ended.discard(number)
+        self._searched.discard(number)
+        self.wait_for(number)
 
-    def look(self, interval_s: float = LOOK_INTERVAL_S) -> Sequence[TopicPartition]:
-        """Check which partitions are readable now, and stop waiting for them; return without waiting for a broker.
+    # Working --------------------------------------------------------------------------------------------------------
+
+    def look(self, new: Sequence[int], unreadable: Sequence[TopicPartition]) -> None:
+        """Ask how far the partitions can be read, and end what hangs.
 
         Args:
-            interval_s: The shortest time between two checks; an earlier call does nothing.
-
-        Returns:
-            The partitions in which a transaction hangs, each of them once in `HANGS_AFTER_S`.
-
-        Raises:
-            TopicError: The broker refuses.
+            new: Numbers of the tasks that are assigned and not yet being restored.
+            unreadable: Partitions in which our own commits hang.
         """
-        now_s = self._clock.monotonic_s()
-        if self._question is None:
-            if not self._waiting or now_s - self._asked_s < (interval_s if self._pause_s is None else self._pause_s):
-                return ()
-            self._asked_s, places = now_s, self.places
-            self._pause_s = FIRST_LOOK_S if None in self._waiting.values() else None
-            self._question = Question(self._cluster, lambda cluster: cluster.ends(places))
-        found = self._question.answer()
-        if found is None:
-            return ()
-        self._question = None
-        self._checked_s, hanging = self._asked_s, []
-        for place, (stable, high) in found.items():
-            known = self._waiting[place]
-            if stable >= (known.end if known else high):
-                del self._waiting[place]
-                self._ends[place] = high
-            elif known is None or stable > known.stable:
-                self._waiting[place] = _Open(known.end if known else high, stable, now_s)
-            elif self._checked_s - known.since_s > HANGS_AFTER_S:
-                hanging.append(place)
-                self._waiting[place] = known._replace(since_s=now_s)
-        return hanging
+        before = len(self._open.places)
+        hanging = [*self._open.look(), *unreadable]
+        if hanging:
+            self._end_hanging(list(dict.fromkeys(hanging)))
+        self._ask_for_gone(new)
+        self._end_gone()
+        if self._held and len(self._open.places) < before:
+            freed = {number for number in self._held if not self._open.holds(number)}
+            self._held -= freed
+            if freed:
+                self._observer.freed(sorted(freed))
 
+    def _ask_for_gone(self, new: Sequence[int]) -> None:
+        """Ask which processes that have left the group wrote where new tasks wait, once in each assignment."""
+        places = [place for place in self._open.held(GONE_AFTER_S) if place.partition in new]
+        places = [place for place in places if place.partition not in self._searched]
+        if places:
+            self._searched.update(place.partition for place in places)
+            self._gone.append(_Gone(self._question(places), hangs=False))
 
-def open_places(cluster: Cluster, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-    """Return those of the partitions in which a transaction is open; wait for the answer, as a tool or a start may."""
-    return [place for place, (stable, high) in cluster.ends(places).items() if stable < high]
+    def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
+        """End hanging records in these partitions, of our own id and, later, of the ids of processes that are gone."""
+        self._held |= {place.partition for place in places}
+        self._observer.hanging(places)
+        self._sweep(places)
+        self._gone.append(_Gone(self._question(places), hangs=True))
 
-
-def sweep(transaction: Transaction, transactional_id: str, places: Iterable[TopicPartition]) -> bool:
-    """End the hanging records of a transactional id in these partitions, by aborting another transaction of that id.
-
-    Args:
-        transaction: A producer of this id, without an open transaction.
-        transactional_id: The id; it is the value of each record.
-        places: The partitions; each gets one record, which is aborted.
-
-    Returns:
-        Whether every partition got its record.
-
-    Raises:
-        FencedError: A newer producer has this id.
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    record = OutputRecords.of([SWEEP_KEY], [transactional_id.encode()], [0])
-    try:
-        transaction.initialise()  # in case a lost client was replaced by a new one
-        transaction.begin()
-        for place in places:
-            transaction.produce(place, record)
-        transaction.flush()
-        transaction.abort()
-    except TransactionAbortedError as error:
-        LOGGER.debug("a sweep was aborted before it was complete: %s", error)
-        return False
-    return True
-
-
-def writers_of(cluster: Cluster, progress: TopicPartition) -> Sequence[str]:
-    """Return the transactional ids whose transactions can hang in a task's partitions, oldest first.
-
-    These are the id of the last commit that can be read in progress, and all ids that wrote after it: a task commits
-    nothing while a transaction is open in its partitions.
-
-    Raises:
-        UnknownOutcomeError: The broker does not answer.
-    """
-    (stable, high) = cluster.ends([progress])[progress]
-    found: dict[str, None] = {}
-    with closing(cluster.reader(progress, committed=False)) as reader:
-        reader.seek(max(cluster.watermarks(progress).low, stable - TAIL_RECORDS))
-        for _ in range(TAIL_POLLS):
-            fetched = reader.poll(TAIL_RECORDS, 0.01)
-            if fetched is None:
+    def _end_gone(self) -> None:
+        """End what processes that are gone have left, where the cluster has said who is gone."""
+        for one in tuple(self._gone):
+            gone = one.question.answer()
+            if gone is None:
                 continue
-            records = fetched.records
-            for offset, key, value in zip(records.offsets.tolist(), records.keys, records.values, strict=True):
-                for name, is_commit in _writer_of(key, value):
-                    if is_commit and offset < stable:
-                        found.clear()
-                    found[name] = None
-            if fetched.at_end or (len(records) and records.offsets[-1] >= high - 1):
-                break
-    return tuple(name for name in found if name)
+            self._gone.remove(one)
+            for name, chosen in gone.items():
+                if end_left(name, self._open_transaction, chosen if one.hangs else ()):
+                    self._observer.taken_over(sorted({place.partition for place in chosen}), name)
 
+    def _question(self, places: Sequence[TopicPartition]) -> "Question[Cluster, _PlacesOf]":
+        """Ask which processes wrote to these partitions and have left the group."""
+        config = self._config
 
-def _writer_of(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, bool]]:
-    if key == SWEEP_KEY:
-        yield (value or b"").decode(errors="replace"), False
-        return
-    try:
-        record = codec.decode_one(value or b"")
-    except (UndecodableError, WrongSchemaError):
-        return
-    if isinstance(record, Commit):
-        yield record.transactional_id, True
+        def gone(cluster: Cluster) -> _PlacesOf:
+            places_of: dict[str, list[TopicPartition]] = {}
+            for number in sorted({place.partition for place in places}):
+                for name in writers_of(cluster, TopicPartition(config.topics.progress, number)):
+                    chosen = [place for place in places if place.partition == number]
+                    places_of.setdefault(name, []).extend(chosen)
+            places_of.pop(config.transactional_id, None)
+            if not places_of:
+                return {}
+            alive = {member.rpartition("/")[2] for member in cluster.members(config.group_id)}
+            return {name: chosen for name, chosen in places_of.items() if name.rpartition("/")[2] not in alive}
 
+        return Question(self._cluster, gone)
 
-def end_open(transactional_id: str, open_transaction: Callable[[str], Transaction]) -> bool:
-    """Abort what a process that is gone has open, by a newer producer of its id; return whether that was done.
+    def _sweep(self, places: Sequence[TopicPartition]) -> None:
+        """End hanging records of our own id in these partitions, and wait for the end."""
+        sweep(self._transaction, self._config.transactional_id, places)
+        self._open.add(places)
 
-    This asks the coordinator alone, not the leaders of the partitions, of which one may be away.
-    """
-    transaction = open_transaction(transactional_id)
-    try:
-        transaction.initialise()
-    except (FencedError, UnknownOutcomeError) as problem:
-        log_lines.TAKEOVER_POSTPONED.log(LOGGER, transactional_id=transactional_id, problem=problem)
-        return False
-    else:
-        return True
-    finally:
-        transaction.close()
-
-
-def take_over(
-    transactional_id: str, open_transaction: Callable[[str], Transaction], places: Sequence[TopicPartition]
-) -> bool:
-    """End the hanging records of this id, whose process is gone; return whether that was done.
-
-    Another worker may do the same at the same time: then the broker fences the worker that began first, and the other
-    worker ends the rest.
-    """
-    transaction = open_transaction(transactional_id)
-    try:
-        transaction.initialise()
-        return sweep(transaction, transactional_id, places)
-    except (FencedError, UnknownOutcomeError) as problem:
-        log_lines.TAKEOVER_POSTPONED.log(LOGGER, transactional_id=transactional_id, problem=problem)
-        return False
-    finally:
-        transaction.close()
+    @property
+    def _written(self) -> Sequence[str]:
+        """The topics that a transaction of this worker may write to: all but the two inputs."""
+        return self._topics[2:]

@@ -16,7 +16,7 @@ from stream_app.backends.reading import read_in_steps
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import REPAIR, Act, Commit, Header, Longs
-from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.identity import output_id
 
 POLL_RECORDS = 1_000
@@ -199,7 +199,7 @@ class OutputPartition:
         found: list[int] = []
 
         def take(offset: int, _: object, __: object, headers: Sequence[Header]) -> bool:
-            if not is_of_a_replay(headers):  # the dead-letters topic has records of `areba dlq replay`, too
+            if not is_of_a_resend(headers):  # the dead-letters topic has records of `areba dlq resend`, too
                 found.append(offset)
             return len(found) <= expected
 

@@ -27,17 +27,15 @@ from dataclasses import dataclass, field
 from stream_app.backends.progress import Recorded
 from stream_app.backends.reading import read_in_steps
 from stream_app.lost_markers.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, windows_of
+from stream_app.lost_markers.sweeps import SWEEP_KEY
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import ADOPT, REPAIR, RESET, SEED, SKIP, Act, Commit
+from stream_app.records import ADOPT, IMPORT, REPAIR, RESET, SKIP, Act, Commit
 
-BY_OPERATORS = frozenset({RESET, SEED, SKIP})
+BY_OPERATORS = frozenset({RESET, IMPORT, SKIP})
 """Acts that commands write, one at a time; they belong to no transaction of a worker."""
 
 MARK_OFFSETS = 2
 """Offsets of the record with which an owner announces itself, and of its abort marker."""
-
-SWEEP_KEY = b"sweep"
-"""The key of records that are never committed (see `hanging_transactions`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class LearnerColours:
         taken = set(self._colours.values())
         more = MORE_COLOURS[len(self._colours) % len(MORE_COLOURS)]
         colour = next((colour for colour in MORE_COLOURS if colour not in taken), more)
-        if len(self._colours) < MAX_LEARNER_NAMES:
+        if len(self._colours) < _MAX_LEARNER_NAMES:
             self._colours[learner] = colour
         return colour
 
@@ -45,5 +45,5 @@ class LearnerColours:
         return {learner: self.of(learner) for learner in learners}
 
 
-MAX_LEARNER_NAMES = 256
+_MAX_LEARNER_NAMES = 256
 """Learners whose colour is remembered: names come from records, which any program may write."""

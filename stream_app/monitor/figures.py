@@ -8,24 +8,13 @@ from stream_app.records import Metric
 
 
 @dataclass(frozen=True, slots=True)
-class LearnerFigures:
-    """One learner of a stream.
-
-    Attributes:
-        metric: Its newest metric.
-    """
-
-    metric: Metric
-
-
-@dataclass(frozen=True, slots=True)
 class StreamFigures:
     """One stream. None means that a figure is not known yet.
 
     Attributes:
         stream: Its name.
         task: Number of the task that processed its newest record.
-        learners: Its learners, in the order of their first metrics; the champion is first.
+        learners: The newest metric of each learner, in the order of their first metrics; the champion is first.
         labelled_per_s: Labelled examples that were learned in a second of wall time, over the last seconds.
         lag_ms: Event time from the example that was predicted last to the newest example; 0 if all are processed.
         dead_letters: Dead letters among the records that were read.
@@ -36,7 +25,7 @@ class StreamFigures:
 
     stream: str
     task: int | None = None
-    learners: tuple[LearnerFigures, ...] = ()
+    learners: tuple[Metric, ...] = ()
     labelled_per_s: float | None = None
     lag_ms: int | None = None
     dead_letters: int = 0
@@ -47,8 +36,8 @@ class StreamFigures:
     @property
     def pending(self) -> int | None:
         """Number of examples that waited for their label at the newest metric."""
-        newest = max(self.learners, key=lambda learner: learner.metric.event_time_ms, default=None)
-        return None if newest is None else newest.metric.pending
+        newest = max(self.learners, key=lambda learner: learner.event_time_ms, default=None)
+        return None if newest is None else newest.pending
 
     def to_plain(self) -> dict[str, Any]:
         """Return the figures of the stream without those of its learners, for JSON."""
@@ -66,7 +55,7 @@ class StreamFigures:
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat document for each learner, or one if no learner has a metric yet."""
         own = self.to_plain()
-        rows = [own | asdict(learner.metric) for learner in self.learners]
+        rows = [own | asdict(learner) for learner in self.learners]
         return rows or [own]
 
 

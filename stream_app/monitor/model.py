@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
+from stream_app.monitor.figures import Figures, StreamFigures
 from stream_app.monitor.history import Curve
 from stream_app.records import Act, Commit, Metric, Outcome, OutcomeKind, Prediction
 
@@ -21,24 +21,24 @@ MAX_REASONS = 20
 WINDOW_S = 10.0
 """Time over which rates are measured: long enough for the pauses between commits, short enough to see a stop."""
 
-LEAST_WINDOW_S = 0.5
+_LEAST_WINDOW_S = 0.5
 """Over a shorter time, a rate would say little."""
 
-TICK_S = 0.25
+_TICK_S = 0.25
 """Least time between two moments that are kept: with it, a window has a bounded number of them."""
 
 JOINED = OutcomeKind.JOINED.name.lower()
 
 
-class Ticks:
+class _Ticks:
     """The moments of the last updates, between which rates are measured."""
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+        self._times: deque[float] = deque(maxlen=int(WINDOW_S / _TICK_S) + 2)
 
     def add(self, now_s: float) -> None:
         """Add the moment of an update."""
-        if not self._times or now_s - self._times[-1] >= TICK_S:
+        if not self._times or now_s - self._times[-1] >= _TICK_S:
             self._times.append(now_s)
 
     @property
@@ -55,14 +55,14 @@ class Ticks:
             return None
         *earlier, end_s = self._times
         begin_s = next((time_s for time_s in earlier if time_s >= end_s - WINDOW_S), earlier[-1])
-        return None if end_s - begin_s < LEAST_WINDOW_S else (begin_s, end_s)
+        return None if end_s - begin_s < _LEAST_WINDOW_S else (begin_s, end_s)
 
 
-class Rate:
+class _Rate:
     """Counts events of one kind by the moment of the update that found them."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+        self._counts: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_S / _TICK_S) + 2)
 
     def add(self, tick_s: float) -> None:
         """Count one event."""
@@ -88,23 +88,23 @@ class _Stream:
     """What is kept of one stream."""
 
     task: int | None = None
-    learners: dict[str, LearnerFigures] = field(default_factory=dict)
+    learners: dict[str, Metric] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
     metrics: int = 0
     numbers: dict[str, int] = field(default_factory=dict)  # of the newest metric of each learner
-    joined: Rate = field(default_factory=Rate)
+    joined: _Rate = field(default_factory=_Rate)
     dead_letters: int = 0
     newest_example: _Example | None = None
     predicted_ms: int | None = None
 
     def add_metric(self, metric: Metric) -> None:
-        """Add a metric, and forget a learner that two rounds of metrics have left out: it is no longer configured."""
+        """Add a metric, and forget a learner that the metrics have left out twice: it is no longer configured."""
         self.metrics += 1
         self.numbers[metric.learner] = self.metrics
         for name in [name for name, number in self.numbers.items() if self.metrics - number > 2 * len(self.numbers)]:
             del self.learners[name], self.numbers[name]
             self.curves.pop(name, None)
-        self.learners[metric.learner] = LearnerFigures(metric)
+        self.learners[metric.learner] = metric
 
 
 class Model:
@@ -124,7 +124,7 @@ class Model:
         self._max_points = max_points
         self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
         self._has_older_dead_letters = False
-        self._ticks = Ticks()
+        self._ticks = _Ticks()
         self._commits: dict[int, Commit] = {}
         self._unassigned: Counter[str] = Counter()
         self._left_out = 0
@@ -230,7 +230,7 @@ class Model:
         return StreamFigures(
             stream=name,
             task=known.task,
-            learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.metric.champion)),
+            learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.champion)),
             labelled_per_s=None if window is None else known.joined.per_second(window),
             lag_ms=self._lag_ms(known),
             dead_letters=known.dead_letters,

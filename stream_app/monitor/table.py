@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from rich.console import Group
 from rich.text import Text
 
-from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
+from stream_app.monitor.figures import Figures, StreamFigures
+from stream_app.records import Metric
 from stream_app.terminal import printable, simple_table
 
 COLUMNS = ("stream", "learner", "G-mean", "recall", "specif.", "labels/s", "lag s", "pending", "dead", "changes")
@@ -76,11 +77,10 @@ def _fitting(streams: Iterable[StreamFigures], lines: int | None) -> Iterable[St
         yield stream
 
 
-def _metric_cells(learner: LearnerFigures | None) -> tuple[str, ...]:
+def _metric_cells(metric: Metric | None) -> tuple[str, ...]:
     """Return the name of a learner, its G-mean, recall and specificity, and the number of changes."""
-    if learner is None:
+    if metric is None:
         return (UNKNOWN,) * 5
-    metric = learner.metric
     name = f"{metric.learner} *" if metric.champion else metric.learner
     shares = map(share, (metric.gmean, metric.recall, metric.specificity))
     return (name, *shares, count(metric.changes))
@@ -89,8 +89,8 @@ def _metric_cells(learner: LearnerFigures | None) -> tuple[str, ...]:
 def summary(figures: Figures) -> str:
     """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
     return "; ".join(
-        f"{stream.stream} {learner.metric.labelled:,} labelled G-mean {share(learner.metric.gmean)}"
+        f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.gmean)}"
         for stream in figures.streams
         for learner in stream.learners
-        if learner.metric.champion
+        if learner.champion
     )

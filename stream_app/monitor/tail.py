@@ -31,7 +31,7 @@ POLL_S = 0.5
 FIRST_SPAN = 1_000
 """Offsets at the end of each partition in which the newest records are searched first; then ever larger spans are."""
 
-SPAN_GROWTH = 8
+_SPAN_GROWTH = 8
 
 TOPIC_NAMES = tuple(name.replace("_", "-") for name in Topics._fields if name != "changelog")
 """The short names of the topics that have records to show."""
@@ -160,7 +160,7 @@ def _newest(
                 kept[one.place].append(one)
         if sum(map(len, kept.values())) >= limit or starts == firsts:
             return deque(heapq.merge(*kept.values(), key=lambda one: one.row.log_time_ms), maxlen=limit)
-        span *= SPAN_GROWTH
+        span *= _SPAN_GROWTH
     return ()
 
 

@@ -35,7 +35,7 @@ MAX_POLLS = 10
 MAX_FULL_UPDATES = 3
 """After this many updates that did not reach the ends, the watcher continues at the ends, to show the present."""
 
-CATCH_UP_S = 30.0
+_CATCH_UP_S = 30.0
 """The longest time to read the tails; after that, the watcher shows what it has."""
 
 POLL_S = 0.1
@@ -119,7 +119,7 @@ class Watcher:
         """
         waiting = {partition for partition, end in self._ends_at_start.items() if self._positions[partition] < end}
         total = self._left(waiting)
-        deadline_s = self._clock.monotonic_s() + CATCH_UP_S
+        deadline_s = self._clock.monotonic_s() + _CATCH_UP_S
         while waiting and self._clock.monotonic_s() < deadline_s:
             for fetched in self._follower.poll(POLL_RECORDS, POLL_S):
                 self._take(fetched)

@@ -28,9 +28,9 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import (
     ADOPT,
     CONFIGURATION,
+    IMPORT,
     REPAIR,
     RESET,
-    SEED,
     SKIP,
     SNAPSHOT,
     STOP,
@@ -44,7 +44,7 @@ from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
-from stream_app.snapshot.imported_state import Seed, read_seed
+from stream_app.snapshot.imported_state import ImportedModel, read_import
 from stream_app.snapshot.stops import read_stop
 
 BY_SLOT = "seen"
@@ -121,8 +121,8 @@ class Task:
         """
         if act.kind == CONFIGURATION:
             self.apply_settings(TaskSettings.from_json(act.text))
-        elif act.kind == SEED:
-            self._load_seed(read_seed(act.text))
+        elif act.kind == IMPORT:
+            self._load_import(read_import(act.text))
         elif act.kind == RESET:
             self._reset(act.text)
         elif act.kind == STOP:
@@ -142,40 +142,39 @@ class Task:
         self._leftovers.append(leftovers_of(self._streams[number]))
         self._streams.begin(number, self.settings.of_stream(name))
 
-    def _load_seed(self, seed: Seed) -> None:
+    def _load_import(self, imported: ImportedModel) -> None:
         """Give a learner an imported state.
 
         Raises:
             StateError: The state does not fit the configuration or the stream.
         """
-        where = f"imported model for learner {seed.learner!r} of stream {seed.stream!r}"
-        settings = self._settings_of(seed.stream)
-        if settings is None or seed.learner not in settings.learners:
+        where = f"imported model for learner {imported.learner!r} of stream {imported.stream!r}"
+        settings = self._settings_of(imported.stream)
+        if settings is None or imported.learner not in settings.learners:
             raise StateError(f"{where}: the configuration has no such learner")
-        if must_restart(seed.settings, settings.learners[seed.learner]):
+        if must_restart(imported.settings, settings.learners[imported.learner]):
             raise StateError(f"{where}: its settings differ from those of this learner")
-        if not 0 < seed.features <= self.settings.limits.max_features:
-            raise StateError(
-                f"{where}: it has {seed.features} features; limits.max_features is {self.settings.limits.max_features}"
-            )
-        if self._streams.number_of(seed.stream) < 0:
-            self._streams.open(seed.stream, settings)
-        number = self._streams.number_of(seed.stream)
+        if not 0 < imported.features <= self.settings.limits.max_features:
+            largest = self.settings.limits.max_features
+            raise StateError(f"{where}: it has {imported.features} features; limits.max_features is {largest}")
+        if self._streams.number_of(imported.stream) < 0:
+            self._streams.open(imported.stream, settings)
+        number = self._streams.number_of(imported.stream)
         if not self._streams.dimensions[number]:
-            self._streams.set_features(number, seed.features)
-        if self._streams.dimensions[number] != seed.features:
+            self._streams.set_features(number, imported.features)
+        if self._streams.dimensions[number] != imported.features:
             raise StateError(
-                f"{where}: it has {seed.features} features, the stream has {self._streams.dimensions[number]}"
+                f"{where}: it has {imported.features} features, the stream has {self._streams.dimensions[number]}"
             )
         stream = self._streams[number]
-        learner = stream.learners[stream.learner_names.index(seed.learner)]
+        learner = stream.learners[stream.learner_names.index(imported.learner)]
         mine = learner.arrays()
         seen = {SEEN: mine[SEEN]} if SEEN in mine else {}
         try:
-            learner.load(learner_state(mine, dict(seed.state), seen))
+            learner.load(learner_state(mine, dict(imported.state), seen))
         except StateError as problem:
             raise problem.within(where) from problem
-        self._changed.add(seed.stream)
+        self._changed.add(imported.stream)
 
     def _settings_of(self, stream: str) -> StreamSettings | None:
         """Return the settings of a stream; None: it is not configured, and such streams have no model."""

@@ -20,8 +20,8 @@ from stream_app.snapshot.format import (
     CHUNK_BYTES,
     MANIFEST_SUFFIX,
     SNAPSHOT_KEY,
+    Location,
     Manifest,
-    Place,
     Snapshot,
     chunk_key,
     join_chunks,
@@ -210,30 +210,30 @@ class _Log:
             yield fetched is not None
 
 
-def _read_place(log: _Log, key: str | None, place: Place) -> Generator[bool, None, bytes]:
-    """Return the bytes of a key; without a key, the bytes of the key at this place.
+def _read_location(log: _Log, key: str | None, location: Location) -> Generator[bool, None, bytes]:
+    """Return the bytes of a key; without a key, the bytes of the key at this location.
 
     Raises:
         StateError: A chunk is missing, or the bytes are damaged.
     """
     chunks: list[bytes] = []
-    log.go_to(place.offset)
-    where = f"{log.where} offset {place.offset}, {key or 'manifest'}"
-    while len(chunks) < place.chunks:
-        record = yield from log.next(place.offset, exists=True)
-        if record is None or (not chunks and record.offset != place.offset):
-            raise StateError(f"{where}: chunk {len(chunks)} of {place.chunks} is missing")
+    log.go_to(location.offset)
+    where = f"{log.where} offset {location.offset}, {key or 'manifest'}"
+    while len(chunks) < location.chunks:
+        record = yield from log.next(location.offset, exists=True)
+        if record is None or (not chunks and record.offset != location.offset):
+            raise StateError(f"{where}: chunk {len(chunks)} of {location.chunks} is missing")
         if key is None:
             key = (record.key or b"").decode(errors="replace").removesuffix("/0")
         if record.key != chunk_key(key, len(chunks)) or record.value is None or len(record.value) > CHUNK_BYTES:
-            raise StateError(f"{where}: offset {record.offset} is not chunk {len(chunks)} of {place.chunks}")
+            raise StateError(f"{where}: offset {record.offset} is not chunk {len(chunks)} of {location.chunks}")
         chunks.append(record.value)
-    return join_chunks(place, chunks, where)
+    return join_chunks(location, chunks, where)
 
 
-def _read_manifest(log: _Log, place: Place, partition: int) -> Generator[bool, None, Manifest]:
-    where = f"{log.where} offset {place.offset}, manifest"
-    manifest = read_manifest((yield from _read_place(log, None, place)), where)
+def _read_manifest(log: _Log, location: Location, partition: int) -> Generator[bool, None, Manifest]:
+    where = f"{log.where} offset {location.offset}, manifest"
+    manifest = read_manifest((yield from _read_location(log, None, location)), where)
     if manifest.partition != partition:
         raise StateError(f"{where}: belongs to task {manifest.partition}")
     return manifest
@@ -254,7 +254,7 @@ def _read_manifests(
 def _read_contents(log: _Log, manifest: Manifest) -> Generator[bool, None, Mapping[str, bytes]]:
     contents = {}
     for entry in sorted(manifest.entries, key=lambda entry: entry.offset):
-        contents[entry.key] = yield from _read_place(log, entry.key, entry.place)
+        contents[entry.key] = yield from _read_location(log, entry.key, entry.location)
     return contents
 
 

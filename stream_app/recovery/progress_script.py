@@ -2,7 +2,7 @@
 
 Progress is read from the commit record of the loaded snapshot on, or from the first record. Once it is read to its end,
 `settle` finds out what became of the last transactions, and the records of those that were committed and cannot be read
-are added. A limited number of records is held; the rest is read while the first are replayed.
+are added. A limited number of records is held; the rest is read while the first are processed again.
 """
 
 from collections import deque
@@ -17,10 +17,9 @@ from stream_app.live.task_request import TaskRequest
 from stream_app.lost_markers.output_logs import deleted_outputs
 from stream_app.lost_markers.settle import Settled, settle
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import CONFIGURATION, REPAIR, SKIP, Act, Commit
+from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.refusals import check_topic_ids, progress_lost
 from stream_app.recovery.restore_request import Logs, RestoreReport
-from stream_app.snapshot.progress_order import ProgressOrder
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 
 PROGRESS_RECORDS_PER_POLL = 1000
@@ -28,15 +27,15 @@ PROGRESS_RECORDS_PER_POLL = 1000
 
 SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read while these are
-replayed."""
+processed again."""
 
 
 Script: TypeAlias = deque[Recorded]
-"""Records of progress that are still to be replayed, in order."""
+"""Records of progress that are still to be processed again, in order."""
 
 
 class ProgressScript:
-    """The records of progress that are still to be replayed, and the known facts about their end.
+    """The records of progress that are still to be processed again, and the known facts about their end.
 
     Args:
         request: The task.
@@ -44,7 +43,7 @@ class ProgressScript:
         position: The position of the loaded snapshot, or the first one. Reading moves it where it finds the commit
             record of the snapshot, or a gap that an operator accepted.
         report: Takes the goal, once it is known, and the damage.
-        records: Takes the records that are to be replayed, in order.
+        records: Takes the records that are to be processed again, in order.
         has_unused_snapshot: Whether the changelog has a snapshot that was not loaded, so that something was committed.
 
     Attributes:
@@ -52,7 +51,7 @@ class ProgressScript:
         newest: The rules and the number of partitions in the newest commit or configuration; zeros before the first.
         first: The offset and the time of the first record that was read; None before it was read.
         is_whole: Whether nothing of the script is missing.
-        is_replaying: Whether records of the script were replayed.
+        is_reprocessing: Whether records of the script were processed again.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class ProgressScript:
         self.newest = (0, 0)
         self.first: tuple[int, int] | None = None
         self.is_whole = False
-        self.is_replaying = False
+        self.is_reprocessing = False
         self._request = request
         self._logs = logs
         self._position = position
@@ -76,7 +75,7 @@ class ProgressScript:
         self._records = records
         self._has_unused_snapshot = has_unused_snapshot
         self._recent: deque[Recorded] = deque(maxlen=SCRIPT_RECORDS)
-        self._order = ProgressOrder(report.loaded_sequence - 1 if report.loaded_sequence >= 0 else -1)
+        self._read_to = max(-1, report.loaded_sequence - 1)  # the sequence of the last record that was read
         self._misfit: StateError | None = None
         self._reader = logs.progress()
         if position.anchor.progress_offset >= 0:
@@ -85,18 +84,13 @@ class ProgressScript:
 
     @property
     def is_full(self) -> bool:
-        """Whether the number of records that wait to be replayed has reached its limit."""
+        """Whether the number of records that wait to be processed again has reached its limit."""
         return len(self._records) >= SCRIPT_RECORDS
 
     @property
     def wants_more(self) -> bool:
-        """Whether more of the script is to be read while it is replayed."""
+        """Whether more of the script is to be read while it is processed."""
         return len(self._records) < SCRIPT_RECORDS // 2 and not self.is_whole
-
-    @property
-    def _read_to(self) -> int:
-        """The largest sequence that was read."""
-        return self._order.reached
 
     @property
     def state(self) -> str:
@@ -105,7 +99,7 @@ class ProgressScript:
 
     @property
     def next_goal(self) -> str:
-        """What the replay waits for; part of an error."""
+        """What the restore waits for; part of an error."""
         if self._records and isinstance(record := self._records[0].record, Commit):
             return f"the next range ends at {record.examples_end}/{record.labels_end}"
         return self.state
@@ -161,10 +155,9 @@ class ProgressScript:
             self._check_commit(record)
         if isinstance(record, Commit) or record.kind == CONFIGURATION:
             self.newest = (record.rules, record.partitions)
-        if not self._holds(record, where):
-            if isinstance(record, Act) and record.kind == REPAIR:
-                self._recent.append(recorded)  # its outputs count
-            return
+        if record.sequence != self._read_to + 1:
+            raise self._out_of_order(record.sequence).within(where)
+        self._read_to = record.sequence
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             raise StateError(f"{where}: the first record is not a configuration")
         self._recent.append(recorded)
@@ -182,16 +175,7 @@ class ProgressScript:
         request = self._request
         check_topic_ids(request.inputs, (commit.examples_topic_id, commit.labels_topic_id), request.identity.topic_ids)
 
-    def _holds(self, record: Commit | Act, where: str) -> bool:
-        """Say whether a record has an effect, and check that it follows the record before it."""
-        try:
-            if record.sequence > self._read_to + 1:
-                raise self._missing_before(record.sequence)
-            return self._order.take(record)
-        except StateError as problem:
-            raise problem.within(where) from problem
-
-    def _missing_before(self, sequence: int) -> StateError:
+    def _out_of_order(self, sequence: int) -> StateError:
         """Return why a record of this sequence cannot be the next record."""
         loaded_sequence, needed = self._report.loaded_sequence, self._read_to + 1
         if sequence < needed or needed != max(loaded_sequence, 0):
@@ -222,7 +206,7 @@ class ProgressScript:
         """
         gap, loaded_sequence = _gap_of(act, where), self._report.loaded_sequence
         self._misfit = None
-        if gap.state_sequence != loaded_sequence or self.is_replaying:
+        if gap.state_sequence != loaded_sequence or self.is_reprocessing:
             found = f"the snapshot after sequence {loaded_sequence}" if loaded_sequence >= 0 else "no snapshot"
             self._misfit = StateError(
                 f"{where}: a gap was accepted after sequence {gap.state_sequence}, but {found} was loaded. "
@@ -278,7 +262,7 @@ class ProgressScript:
                 f"{topic} was deleted and created again: its records up to sequence {self._read_to} are gone"
             )
         for record in settled.lost:
-            self._order.take(record)
+            self._read_to = record.sequence
             self._records.append(Recorded(record, -1))
             if isinstance(record, Commit):
                 self._report.goal = record.examples_end, record.labels_end

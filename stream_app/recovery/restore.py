@@ -12,13 +12,9 @@ caller has something to do.
 import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, TypeVar
 
-import numpy as np
-
-from stream_app import __version__
 from stream_app.backends.base import Clock, TopicPartition, Watermarks
 from stream_app.config import TaskSettings
 from stream_app.errors import ErrorCode, StateError
@@ -30,15 +26,14 @@ from stream_app.live.position import Anchor, CommitPoint, first_position
 from stream_app.live.restored_state import RestoredState, Unrecorded
 from stream_app.live.snapshot_writer import SnapshotWriter
 from stream_app.live.task_request import TaskRequest
-from stream_app.lost_markers.output_logs import Window, repair_text
+from stream_app.lost_markers.repair import Repair, repair_of
 from stream_app.pipeline.task import Task
-from stream_app.record_columns import OutputRecords, concatenated, concatenated_headers
-from stream_app.records import CONFIGURATION, REPAIR, Act, Commit
+from stream_app.records import CONFIGURATION, Act, Commit
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
 from stream_app.recovery.progress_script import ProgressScript, Script
 from stream_app.recovery.refusals import HINT_SKIP
-from stream_app.recovery.replay import Replay
+from stream_app.recovery.reprocessing import Reprocessing
 from stream_app.recovery.restore_request import Deadline, Logs, RestoreReport, Times
 from stream_app.snapshot.parts import whole_acts
 from stream_app.task_state import TaskState
@@ -56,26 +51,13 @@ class Pause(Enum):
     """Why a restore yields to its caller.
 
     WORKED: The restore did some work and can continue at once.
-    WAITING: Nothing has come; in the state REPLAYING, the caller adds input records to `waiting`.
+    WAITING: Nothing has come; in the state REPROCESSING, the caller adds input records to `waiting`.
     INPUTS: The caller has to start reading the inputs at the offsets of `position`.
     """
 
     WORKED = auto()
     WAITING = auto()
     INPUTS = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """Records that have to be published again, in one transaction.
-
-    Attributes:
-        outputs: Records by output topic.
-        progress: The records of progress that were lost, then the act `repair`.
-    """
-
-    outputs: Mapping[str, OutputRecords]
-    progress: tuple[Commit | Act, ...]
 
 
 Found = TypeVar("Found")
@@ -94,11 +76,11 @@ class Restore:
         times: Bounds of the restore.
 
     Attributes:
-        state: LOADING, READING, REPLAYING or REPAIRING.
+        state: LOADING, READING or REPROCESSING.
         position: Where the state is now.
         report: What the restore found and did.
         waiting: Input records (examples, labels) that the caller fetched and that are not processed yet.
-        script: The records of progress that are still to be replayed.
+        script: The records of progress that are still to be processed again.
         deadline: The longest silence; the caller restarts it after a time in which it could not poll.
     """
 
@@ -123,7 +105,7 @@ class Restore:
 
     def lacks(self, side: int) -> bool:
         """Say whether the next recorded range needs more records of an input (0 examples, 1 labels) than wait."""
-        if self.state is not TaskState.REPLAYING or not self.script:
+        if self.state is not TaskState.REPROCESSING or not self.script:
             return False
         head = self.script[0].record
         if isinstance(head, Act):
@@ -162,7 +144,7 @@ class Restore:
             task = loaded.task or self._new_task(first)
             state = RestoredState(task, self.position, self.waiting, self._breaker, snapshots)
             self._state_bytes = lambda: task.allocated_bytes
-            yield self._enter(TaskState.REPLAYING)
+            yield self._enter(TaskState.REPROCESSING)
             if self._logs.input_ends is not None:
                 self._check_inputs(
                     (yield from self._read(self._logs.input_ends(), "the ends of the inputs were asked for"))
@@ -170,17 +152,17 @@ class Restore:
             yield Pause.INPUTS
 
             engine = loaded.manifest.engine if loaded.manifest else "unknown"
-            replay = Replay(self.request, state, self._clock, self.report, engine)
-            progress.is_replaying = True
+            reprocessing = Reprocessing(self.request, state, self._clock, self.report, engine)
+            progress.is_reprocessing = True
             while self.script or not progress.is_whole:
-                if progress.wants_more:  # a script too long to hold at once is read while it is replayed
+                if progress.wants_more:  # a script too long to hold at once is read while it is processed
                     if progress.read_more():
                         self.deadline.restart()
                     progress.check_gap()
-                if self.script and replay.next(self.script, progress.settled.missing):
+                if self.script and reprocessing.next(self.script, progress.settled.missing):
                     yield self._worked()
                 elif self.script or not progress.is_whole:
-                    yield self._silent(f"inputs were re-read up to {replay.fetched_to}, {progress.next_goal}")
+                    yield self._silent(f"inputs were re-read up to {reprocessing.fetched_to}, {progress.next_goal}")
 
         is_new = loaded.task is None and first is None
         live = LiveTask(
@@ -189,9 +171,9 @@ class Restore:
             self._clock,
             Unrecorded(is_new, *progress.newest, progress.settled.foreign),
         )
-        if progress.settled.missing or progress.settled.lost:
-            self._enter(TaskState.REPAIRING)
-            repair = self._repair(progress, replay)
+        sequence, ids = self.position.point.sequence, self.request.identity.output_ids
+        repair = repair_of(progress.settled, reprocessing.kept, sequence, ids)
+        if repair is not None:
             self._note_repaired(repair, (yield repair) or ())
         self.report.changes = live.start()
         return live
@@ -272,26 +254,6 @@ class Restore:
                     ErrorCode.INPUTS_REPLACED,
                 )
 
-    def _repair(self, progress: ProgressScript, replay: Replay) -> Repair:
-        """Return the committed records that nobody can read.
-
-        Raises:
-            StateError: A commit whose outputs are missing was not processed again.
-        """
-        missing = progress.settled.missing
-        outputs = {topic: _joined(replay.kept[topic]) for topic in missing}
-        if any(len(replay.kept[topic]) != len(sequences) for topic, sequences in missing.items()):
-            lost = ", ".join(f"{topic} from sequence {min(found)}" for topic, found in missing.items())
-            raise StateError(
-                f"task {self.request.number}: outputs are missing ({lost}), and cannot be computed again",
-                ErrorCode.OUTPUTS_LOST,
-            )
-        ends = self.position.output_ends
-        windows = {topic: Window(ends[topic], len(records)) for topic, records in outputs.items()}
-        text = repair_text(windows, missing, self.request.identity.output_ids)
-        act = Act(self.position.point.sequence + 1, REPAIR, __version__, text)
-        return Repair(outputs, (*progress.settled.lost, act))
-
     def _note_repaired(self, repair: Repair, progress_offsets: Sequence[int]) -> None:
         """Move the position to the act `repair`, whose transaction was committed."""
         position = self.position
@@ -318,13 +280,3 @@ class Restore:
         """
         self.deadline.check(state)
         return Pause.WAITING
-
-
-def _joined(parts: Sequence[OutputRecords]) -> OutputRecords:
-    """Return all records, in order."""
-    return OutputRecords(
-        concatenated([part.keys for part in parts]),
-        concatenated([part.values for part in parts]),
-        np.concatenate([part.timestamps for part in parts]),
-        concatenated_headers(parts),
-    )

@@ -58,7 +58,7 @@ class RestoreReport:
     Attributes:
         goal: The input offsets (examples, labels) that the restore has to reach.
         loaded_sequence: Sequence of the snapshot that was loaded; -1 where no snapshot was loaded.
-        replayed_records: Input records that were processed again.
+        reprocessed_records: Input records that were processed again.
         damage: What could not be read, and why.
         replaced: A line for each output topic that was deleted and created again.
         changes: What the configuration in force changes, a line for each change.
@@ -66,7 +66,7 @@ class RestoreReport:
 
     goal: tuple[int, int]
     loaded_sequence: int = -1
-    replayed_records: int = 0
+    reprocessed_records: int = 0
     damage: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     changes: tuple[str, ...] = ()

@@ -1,14 +1,14 @@
-"""The records of the dead-letters topic, and the headers that `areba dlq replay` adds to a record; pure.
+"""The records of the dead-letters topic, and the headers that `areba dlq resend` adds to a record; pure.
 
 The topic has three kinds of records, which differ in their last headers:
 
     dead letter   written by the worker: key, value and headers of the input record, then `DEAD_LETTER_HEADERS`. If the
                   record would be too large, parts are left out, and further headers describe them (see `left_out`)
-    sent back     `areba.replayed`: the offset of a dead letter of this partition; the transaction that wrote this
+    sent back     `areba.resent`: the offset of a dead letter of this partition; the transaction that wrote this
                   record has sent that dead letter back to its input
-    start         `areba.replay-start`: a replay starts; a reader that has seen it has read everything written before
+    start         `areba.resend-start`: a resend starts; a reader that has seen it has read everything written before
 
-A record that was sent back has the headers of the producer, then `REPLAY_HEADERS`: which dead letter it was, and which
+A record that was sent back has the headers of the producer, then `RESEND_HEADERS`: which dead letter it was, and which
 input record that dead letter came from.
 
 Retention deletes a partition from its start, so a record that says that a dead letter was sent back outlives it.
@@ -32,19 +32,19 @@ DEAD_LETTER_HEADERS = (
 )
 """The last headers of a dead letter, in this order."""
 
-REPLAY_HEADERS = (
-    "areba.replay.topic",
-    "areba.replay.partition",
-    "areba.replay.offset",
-    "areba.replay.origin.topic",
-    "areba.replay.origin.partition",
-    "areba.replay.origin.offset",
-    "areba.replay.attempt",
-    "areba.replay.time_ms",
+RESEND_HEADERS = (
+    "areba.resend.topic",
+    "areba.resend.partition",
+    "areba.resend.offset",
+    "areba.resend.origin.topic",
+    "areba.resend.origin.partition",
+    "areba.resend.origin.offset",
+    "areba.resend.attempt",
+    "areba.resend.time_ms",
 )
-"""The last headers of a record that was sent back, in this order; see `Replay`."""
+"""The last headers of a record that was sent back, in this order; see `Resend`."""
 
-SENT_BACK, START = "areba.replayed", "areba.replay-start"
+SENT_BACK, START = "areba.resent", "areba.resend-start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class DeadLetterRecord:
                 yield name
 
 
-class Replay(NamedTuple):
+class Resend(NamedTuple):
     """What the headers of a record that was sent back say.
 
     `topic`, `partition` and `offset` belong to the dead letter, `origin_...` to its input record. `attempt` is
@@ -108,7 +108,7 @@ class Replay(NamedTuple):
 
     def headers(self) -> list[Header]:
         """Return the headers for the record."""
-        return [(name, str(value).encode()) for name, value in zip(REPLAY_HEADERS, self, strict=True)]
+        return [(name, str(value).encode()) for name, value in zip(RESEND_HEADERS, self, strict=True)]
 
 
 def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetterRecord | None:
@@ -125,22 +125,22 @@ def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[H
         return None
 
 
-def read_replay(headers: Sequence[Header]) -> Replay | None:
+def read_resend(headers: Sequence[Header]) -> Resend | None:
     """Return the content of the headers if the record was sent back, else None."""
-    texts = _texts(headers, REPLAY_HEADERS)
+    texts = _texts(headers, RESEND_HEADERS)
     if texts is None:
         return None
     try:
         topic, partition, offset, origin, origin_partition, origin_offset, attempt, time_ms = texts
         numbers = (int(origin_partition), int(origin_offset), int(attempt), int(time_ms))
-        return Replay(topic, int(partition), int(offset), origin, *numbers)
+        return Resend(topic, int(partition), int(offset), origin, *numbers)
     except ValueError:
         return None
 
 
-def without_replay(headers: Sequence[Header]) -> Sequence[Header]:
-    """Return the headers of the producer, without the headers of a replay."""
-    return headers[: -len(REPLAY_HEADERS)] if read_replay(headers) is not None else headers
+def without_resend(headers: Sequence[Header]) -> Sequence[Header]:
+    """Return the headers of the producer, without the headers of a resend."""
+    return headers[: -len(RESEND_HEADERS)] if read_resend(headers) is not None else headers
 
 
 def read_sent_back(headers: Sequence[Header]) -> int | None:
@@ -150,13 +150,13 @@ def read_sent_back(headers: Sequence[Header]) -> int | None:
 
 
 def read_start(headers: Sequence[Header]) -> str | None:
-    """Return the name of the replay that starts here, or None if this is another kind of record."""
+    """Return the name of the resend that starts here, or None if this is another kind of record."""
     texts = _texts(headers, (START,))
     return texts[0] if texts is not None else None
 
 
-def is_of_a_replay(headers: Sequence[Header]) -> bool:
-    """Say whether a replay wrote this record of the dead-letters topic, so that it is not a dead letter."""
+def is_of_a_resend(headers: Sequence[Header]) -> bool:
+    """Say whether a resend wrote this record of the dead-letters topic, so that it is not a dead letter."""
     return read_sent_back(headers) is not None or read_start(headers) is not None
 
 

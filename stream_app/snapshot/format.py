@@ -50,7 +50,7 @@ Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a blob or manifest is in the changelog, and how its bytes are checked.
 
     Attributes:
@@ -69,7 +69,7 @@ class Place(NamedTuple):
 class Snapshot(NamedTuple):
     """A snapshot as an act in progress names it: its manifest, and the offset of its commit record."""
 
-    manifest: Place
+    manifest: Location
     progress_offset: int
 
     def __str__(self) -> str:
@@ -84,10 +84,13 @@ def parse_snapshot(text: str) -> Snapshot:
         ValueError: The text does not have this form.
     """
     offset, chunks, length, checksum, progress_offset = text.split(":")
-    place = Place(int(offset), int(chunks), int(length), checksum)
-    if min(place.offset, place.length, int(progress_offset)) < 0 or not 1 <= place.chunks <= MAX_MANIFEST_CHUNKS:
+    location = Location(int(offset), int(chunks), int(length), checksum)
+    if (
+        min(location.offset, location.length, int(progress_offset)) < 0
+        or not 1 <= location.chunks <= MAX_MANIFEST_CHUNKS
+    ):
         raise ValueError(text)
-    return Snapshot(place, int(progress_offset))
+    return Snapshot(location, int(progress_offset))
 
 
 def snapshots_text(snapshots: Sequence[Snapshot]) -> str:
@@ -122,9 +125,9 @@ class Entry(BaseModel):
     key: str
 
     @property
-    def place(self) -> Place:
+    def location(self) -> Location:
         """Where its bytes are in the changelog."""
-        return Place(self.offset, self.chunks, self.length, self.checksum)
+        return Location(self.offset, self.chunks, self.length, self.checksum)
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
@@ -202,8 +205,8 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         return Manifest.model_validate_json(content)
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise StateError(f"{where}: a manifest with a wrong {place}: {first['msg']}") from None
+        location = ".".join(map(str, first["loc"]))
+        raise StateError(f"{where}: a manifest with a wrong {location}: {first['msg']}") from None
 
 
 def pack(arrays: Arrays) -> bytes:
@@ -217,7 +220,7 @@ def unpack(content: bytes, where: str) -> Columns:
 
     Args:
         content: The bytes of the file.
-        where: The place that they were read from, for error messages.
+        where: The location that they were read from, for error messages.
 
     Raises:
         StateError: The bytes are not a safetensors file.
@@ -264,15 +267,15 @@ def chunk_key(key: str, number: int) -> bytes:
     return f"{key}/{number}".encode()
 
 
-def join_chunks(place: Place, chunks: Sequence[bytes], where: str) -> bytes:
+def join_chunks(location: Location, chunks: Sequence[bytes], where: str) -> bytes:
     """Join the chunks of a blob or manifest, and check the bytes.
 
     Raises:
         StateError: The bytes do not have the length or the checksum of the location.
     """
     content = b"".join(chunks)
-    if len(content) != place.length or checksum_of(content) != place.checksum:
+    if len(content) != location.length or checksum_of(content) != location.checksum:
         raise StateError(
-            f"{where}: its {len(content)} bytes do not match the checksum of the {place.length} bytes listed"
+            f"{where}: its {len(content)} bytes do not match the checksum of the {location.length} bytes listed"
         )
     return content

@@ -13,7 +13,7 @@ from stream_app.errors import StateError
 from stream_app.snapshot.format import Arrays, checksum_of, pack, unpack
 
 
-class Seed(NamedTuple):
+class ImportedModel(NamedTuple):
     """A state that a learner starts from.
 
     Attributes:
@@ -31,7 +31,7 @@ class Seed(NamedTuple):
     state: Arrays
 
     def text(self) -> str:
-        """Return the text of the act, as `read_seed` reads it."""
+        """Return the text of the act, as `read_import` reads it."""
         content = pack(self.state)
         plain = {
             "stream": self.stream,
@@ -44,7 +44,7 @@ class Seed(NamedTuple):
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-def read_seed(text: str) -> Seed:
+def read_import(text: str) -> ImportedModel:
     """Return the state in the text of an act.
 
     Raises:
@@ -57,6 +57,6 @@ def read_seed(text: str) -> Seed:
             raise StateError("the checksum of an imported state does not match its content")
         settings = LearnerSettings.model_validate(data["settings"])
         state = unpack(content, "imported state")
-        return Seed(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
+        return ImportedModel(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
     except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
         raise StateError(f"an act is not an imported state: {problem!r}") from None

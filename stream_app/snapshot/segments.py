@@ -181,7 +181,7 @@ class Book:
             listed.extend(kept.listed())
         return listed
 
-    def settle(self, places: Mapping[str, Entry]) -> None:
+    def note_written(self, places: Mapping[str, Entry]) -> None:
         """Note that the new blobs were written; `places` are their entries, by key."""
         for kept in self._streams.values():
             if isinstance(kept.core, Blob):

@@ -18,15 +18,15 @@ from stream_app.testing.local_kafka.plan import (
     new_cluster_id,
 )
 
-UNIX = "unix://"
+_UNIX = "unix://"
 
-DEFAULT_ENGINE = f"{UNIX}/var/run/docker.sock"
+_DEFAULT_ENGINE = f"{_UNIX}/var/run/docker.sock"
 """Where the client looks without `DOCKER_HOST`."""
 
-ENGINE_TIMEOUT_S = 5
+_ENGINE_TIMEOUT_S = 5
 """The longest wait for a container engine; on the same machine it answers at once or never."""
 
-START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 60.0
 """From a started container to a broker that answers; by then the image is loaded."""
 
 ATTEMPT_S = 1.0
@@ -43,15 +43,15 @@ def kafka_image() -> str:
 
 def engine_answers() -> bool:
     """Say whether a container engine answers."""
-    address = os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE
-    if address.startswith(UNIX) and not Path(address.removeprefix(UNIX)).exists():
+    address = os.environ.get("DOCKER_HOST") or _DEFAULT_ENGINE
+    if address.startswith(_UNIX) and not Path(address.removeprefix(_UNIX)).exists():
         return False  # Docker's client would leave a socket open
     try:
         import docker  # noqa: PLC0415  (comes with testcontainers, which costs a second)
     except ImportError:
         return False
     try:
-        client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
+        client = docker.from_env(timeout=_ENGINE_TIMEOUT_S)
     except docker.errors.DockerException:
         return False
     try:
@@ -84,7 +84,7 @@ def start() -> Iterator[str]:
     try:
         if not _comes_up(servers):
             said = b"".join(container.get_logs()).decode(errors="replace").strip().splitlines()[-1:]
-            raise ConfigurationError(f"{image} did not answer within {START_TIMEOUT_S:.0f} s: {' '.join(said)}")
+            raise ConfigurationError(f"{image} did not answer within {_START_TIMEOUT_S:.0f} s: {' '.join(said)}")
         yield servers
     finally:
         container.stop()
@@ -106,7 +106,7 @@ def _environment(port: int) -> Mapping[str, str]:
 
 
 def _comes_up(servers: str) -> bool:
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + _START_TIMEOUT_S
     cluster = KafkaCluster(servers)
     while not cluster.broker_count(ATTEMPT_S):
         if time.monotonic() > deadline:

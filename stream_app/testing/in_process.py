@@ -29,7 +29,7 @@ from stream_app.worker.worker import Worker
 
 Output = TypeVar("Output", Prediction, Outcome, Metric)
 
-MAX_IDLE_TURNS = 1_000
+_MAX_IDLE_TURNS = 1_000
 """Turns of the worker without progress before `run` gives up. A commit takes two or three turns, a restore a few."""
 
 MAX_SILENCE_S = 301.0
@@ -138,7 +138,7 @@ class InProcess:
             self._worker.turn()
             before, reached = reached, self._committed()
             idle = idle + 1 if reached == before else 0
-            if idle > MAX_IDLE_TURNS:
+            if idle > _MAX_IDLE_TURNS:
                 raise StateError(
                     f"the worker stopped at offsets {reached} of {self._sent()}; the log has the reason",
                     ErrorCode.TASK_STOPPED,

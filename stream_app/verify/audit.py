@@ -15,8 +15,8 @@ from typing import Any
 from stream_app.config import TaskSettings
 from stream_app.records import (
     CONFIGURATION,
+    IMPORT,
     RESET,
-    SEED,
     STOP,
     Act,
     Mark,
@@ -25,7 +25,7 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.dead_letter import DeadLetterRecord
-from stream_app.snapshot.imported_state import read_seed
+from stream_app.snapshot.imported_state import read_import
 from stream_app.snapshot.stops import read_stop
 from stream_app.verify.metrics.restarts import Restarts
 from stream_app.verify.output_checks import (
@@ -40,7 +40,7 @@ from stream_app.verify.output_checks import (
 )
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
-from stream_app.verify.reference_state import Dead, Predicted, Record, Reported, Settled
+from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, Reported
 from stream_app.verify.results import Code, Figures, Findings
 from stream_app.verify.sequence_check import SequenceCheck
 
@@ -105,9 +105,9 @@ class PartitionAudit:
             self._reference.reset(act.text)
         elif act.kind == STOP:
             self._reference.stopped.setdefault(*read_stop(act.text))
-        elif act.kind == SEED:
-            seed = read_seed(act.text)
-            self._reference.import_learner(seed.stream, seed.features)
+        elif act.kind == IMPORT:
+            imported = read_import(act.text)
+            self._reference.import_learner(imported.stream, imported.features)
 
     @property
     def stopped(self) -> Mapping[str, str]:
@@ -136,11 +136,11 @@ class PartitionAudit:
             self._count_input(record)
             causes.append(record)
             reference.apply(record)
-        due: dict[type, list[Due[Any]]] = {Predicted: [], Settled: [], Dead: []}
+        due: dict[type, list[Due[Any]]] = {Predicted: [], ExpectedOutcome: [], Dead: []}
         for event in reference.take_events():
             if isinstance(event, Reported):
                 self.restarts.report(event)
-            elif isinstance(event, Settled) and event.corrects is not None and event.label_offset is not None:
+            elif isinstance(event, ExpectedOutcome) and event.corrects is not None and event.label_offset is not None:
                 self.corrections[event.label_offset] = event.corrects
             if type(event) in due:
                 due[type(event)].append(Due(event, causes[event.position - begin]))
@@ -148,7 +148,7 @@ class PartitionAudit:
                 figures = self._context.figures_of(event.record.stream)
                 figures.count_mark(event.record.side, -1)
         _expect(self._predictions, due[Predicted], fates.get("predictions"))
-        _expect(self._outcomes, due[Settled], fates.get("outcomes"))
+        _expect(self._outcomes, due[ExpectedOutcome], fates.get("outcomes"))
         _expect(self._dead_letters, due[Dead], fates.get("dead_letters"))
 
     def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, Figures]:

@@ -9,7 +9,7 @@ from stream_app.record_columns import event_time_ms
 from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
-from stream_app.verify.reference_state import Dead, Predicted, Record, Settled
+from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record
 from stream_app.verify.results import Code, Figures, Findings
 
 TRACE = re.compile(
@@ -20,7 +20,7 @@ TRACE = re.compile(
 MAX_TRACE_BYTES = 128
 
 Content = TypeVar("Content")
-Published = TypeVar("Published", Predicted, Settled, Dead)
+Published = TypeVar("Published", Predicted, ExpectedOutcome, Dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +78,33 @@ class Scores:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._predicted: dict[int, Output[Prediction]] = {}
-        self._settled: dict[int, Output[Outcome]] = {}
+        self._outcomes: dict[int, Output[Outcome]] = {}
 
     def predicted(self, example_offset: int, output: Output[Prediction]) -> None:
         """Note the champion's prediction."""
-        settled = self._settled.pop(example_offset, None)
-        if settled is None:
+        outcome = self._outcomes.pop(example_offset, None)
+        if outcome is None:
             self._predicted[example_offset] = output
         else:
-            self._compare(output, settled)
+            self._compare(output, outcome)
 
-    def settled(self, example_offset: int, output: Output[Outcome]) -> None:
+    def outcome(self, example_offset: int, output: Output[Outcome]) -> None:
         """Note the outcome of a predicted example."""
         predicted = self._predicted.pop(example_offset, None)
         if predicted is None:
-            self._settled[example_offset] = output
+            self._outcomes[example_offset] = output
         else:
             self._compare(predicted, output)
 
-    def _compare(self, predicted: Output[Prediction], settled: Output[Outcome]) -> None:
-        if predicted.content.score != settled.content.score:
+    def _compare(self, predicted: Output[Prediction], outcome: Output[Outcome]) -> None:
+        if predicted.content.score != outcome.content.score:
             context = self._context
             where = f"{context.names.predictions}[{context.partition}] offset {predicted.offset}"
             text = (
-                f"score is {settled.content.score}, the champion's at {where} is {predicted.content.score} "
-                f"(stream {settled.content.stream}, id {settled.content.id})"
+                f"score is {outcome.content.score}, the champion's at {where} is {predicted.content.score} "
+                f"(stream {outcome.content.stream}, id {outcome.content.id})"
             )
-            context.add(Code.WRONG_SCORE, context.names.outcomes, settled.offset, text)
+            context.add(Code.WRONG_SCORE, context.names.outcomes, outcome.offset, text)
 
 
 class PredictionHandler:
@@ -168,24 +168,24 @@ class PredictionHandler:
 
 
 class OutcomeHandler:
-    """Outcomes against events `Settled`."""
+    """Outcomes against events `ExpectedOutcome`."""
 
-    FIELDS = tuple(name for name in Settled._fields if name not in {"position", "corrects"})
+    FIELDS = tuple(name for name in ExpectedOutcome._fields if name not in {"position", "corrects"})
 
     def __init__(self, context: Context, scores: Scores) -> None:
         self._context = context
         self._topic = context.names.outcomes
         self._scores = scores
 
-    def key_of_expected(self, expected: Due[Settled]) -> Hashable:
-        """Return the kind of outcome and the offsets that it settles."""
+    def key_of_expected(self, expected: Due[ExpectedOutcome]) -> Hashable:
+        """Return the kind of outcome and the offsets that it is about."""
         return expected.event.outcome, expected.event.example_offset, expected.event.label_offset
 
     def key_of_found(self, found: Output[Outcome]) -> Hashable:
-        """Return the kind of outcome and the offsets that it settles."""
+        """Return the kind of outcome and the offsets that it is about."""
         return found.content.outcome, found.content.example_offset, found.content.label_offset
 
-    def on_match(self, expected: Due[Settled], found: Output[Outcome]) -> None:
+    def on_match(self, expected: Due[ExpectedOutcome], found: Output[Outcome]) -> None:
         """Compare all fields, key and headers."""
         event = expected.event
         self._count(found)
@@ -196,9 +196,9 @@ class OutcomeHandler:
             text = f"{', '.join(wrong)} (stream {event.stream}, id {event.id})"
             self._context.add(Code.WRONG_OUTCOME, self._topic, found.offset, text)
         if event.learner is not None and event.example_offset is not None:
-            self._scores.settled(event.example_offset, found)
+            self._scores.outcome(event.example_offset, found)
 
-    def on_missing(self, expected: Due[Settled], previous: Output[Outcome] | None) -> None:
+    def on_missing(self, expected: Due[ExpectedOutcome], previous: Output[Outcome] | None) -> None:
         """Report a missing outcome, at its input record."""
         event = expected.event
         side, offset = Side.EXAMPLES, event.example_offset
@@ -213,7 +213,7 @@ class OutcomeHandler:
         )
         self._context.add(Code.MISSING_OUTCOME, self._context.names.inputs[side], offset, text)
 
-    def on_misplaced(self, expected: Due[Settled], found: Output[Outcome]) -> None:
+    def on_misplaced(self, expected: Due[ExpectedOutcome], found: Output[Outcome]) -> None:
         """Report an outcome that comes too early."""
         text = f"comes too early (stream {expected.event.stream}, id {expected.event.id})"
         self._context.add(Code.MISPLACED_OUTCOME, self._topic, found.offset, text)
@@ -293,7 +293,7 @@ class DeadLetterHandler:
         self._context.add(Code.UNEXPECTED_DEAD_LETTER, self._topic, found.offset, text)
 
 
-def _differences(event: Predicted | Settled, content: Prediction | Outcome, names: Sequence[str]) -> list[str]:
+def _differences(event: Predicted | ExpectedOutcome, content: Prediction | Outcome, names: Sequence[str]) -> list[str]:
     """Say in which fields a record differs from the event."""
     pairs = ((name, getattr(content, name), getattr(event, name)) for name in names)
     return [f"{name} is {found}, must be {wanted}" for name, found, wanted in pairs if found != wanted]

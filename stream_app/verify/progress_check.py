@@ -1,12 +1,11 @@
 """Check the chain of progress records of one task: sequences and ranges."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 from stream_app.errors import StateError
-from stream_app.records import CONFIGURATION, REPAIR, SKIP, Act, Commit
+from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 from stream_app.verify.results import Code, Findings
@@ -61,22 +60,19 @@ class ProgressCheck:
             self._check_start(target)
             return
         sequence, last = (-1 if self._start is None else self._start.sequence), self._start
-        committed = sequence
         for offset, record in records:
-            if isinstance(record, Act) and _is_without_effect(record, committed):
-                continue
-            if committed >= target.sequence:
-                self._check_tail(chain([(offset, record)], records), sequence, committed)
-                break
-            self._check_sequence(offset, sequence, committed, record)
-            sequence = max(sequence, record.sequence)
+            is_after_target = last is not None and last.sequence >= target.sequence
+            if is_after_target and isinstance(record, Commit):
+                break  # the group is at work
+            self._check_sequence(offset, sequence, record)
+            sequence = record.sequence
             step = self._step(offset, record)
             if isinstance(record, Commit):
                 self._check_ranges(offset, last, record)
-                last, committed = record, record.sequence
+                last = record
             elif step is not None and step.gap is not None and last is not None:
                 last = replace(last, examples_end=step.gap.end[0], labels_end=step.gap.end[1])
-            if step is not None:
+            if step is not None and not is_after_target:
                 yield step
 
     def _check_start(self, last: Commit | None) -> None:
@@ -85,16 +81,6 @@ class ProgressCheck:
             end = "has no commit" if last is None else f"ends at sequence {last.sequence}"
             text = f"{end}, but sequence {self._start.sequence} was checked before"
             self._add(Code.WRONG_SEQUENCE, None, text)
-
-    def _check_tail(self, records: Iterable[tuple[int, Commit | Act]], sequence: int, committed: int) -> None:
-        """Check the acts after the last commit, which the next batch applies, as far as a restore does."""
-        for offset, record in records:
-            if isinstance(record, Commit):
-                return  # the group is at work
-            if not _is_without_effect(record, committed):
-                self._check_sequence(offset, sequence, committed, record)
-                self._step(offset, record)
-                sequence = max(sequence, record.sequence)
 
     def _step(self, offset: int, record: Commit | Act) -> Step | None:
         """Return the commit, or the act whose last part this is."""
@@ -109,10 +95,9 @@ class ProgressCheck:
             self._add(Code.INVALID_ACT, offset, str(problem))
             return None
 
-    def _check_sequence(self, offset: int, sequence: int, committed: int, record: Commit | Act) -> None:
-        """Check that a record follows; acts of two commands that were started at once may have one sequence."""
-        is_double = isinstance(record, Act) and committed < record.sequence <= sequence
-        if record.sequence != sequence + 1 and not is_double:
+    def _check_sequence(self, offset: int, sequence: int, record: Commit | Act) -> None:
+        """Check that a record follows the record before it."""
+        if record.sequence != sequence + 1:
             self._add(Code.WRONG_SEQUENCE, offset, f"sequence {record.sequence} follows {sequence}")
         if sequence == -1 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             self._add(Code.MISSING_CONFIGURATION, offset, "the first record is no configuration")
@@ -135,8 +120,3 @@ class ProgressCheck:
 def ends_of(last: Commit | None) -> tuple[int, int]:
     """Return the input offsets (examples, labels) after the last commit; 0 before the first commit."""
     return (last.examples_end, last.labels_end) if last is not None else (0, 0)
-
-
-def _is_without_effect(act: Act, committed: int) -> bool:
-    """Say whether an act changes nothing, because what it asks for was done already."""
-    return act.kind in (SKIP, REPAIR) and act.sequence <= committed

@@ -20,10 +20,10 @@ from stream_app.verify.reference_state import (
     Closed,
     Dead,
     Event,
+    ExpectedOutcome,
     Pending,
     Predicted,
     Record,
-    Settled,
     Stream,
     Waiting,
 )
@@ -169,7 +169,7 @@ class ReferenceJoin:
         if known is not None:
             if known.features == features:
                 stream.duplicates += 1
-                self.settle(stream, example.id, "duplicate", example_offset=record.offset)
+                self.expect_outcome(stream, example.id, "duplicate", example_offset=record.offset)
             else:
                 self.bury(record, Reason.CONFLICTING_EXAMPLE)
             return
@@ -232,14 +232,14 @@ class ReferenceJoin:
         newer = corrects and label.revision > before.revision
         if label.label == before.label:
             stream.duplicates += 1
-            self.settle(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
+            self.expect_outcome(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
         elif newer:
             cells: dict[str, int] = {"label": label.label, "label_offset": record.offset}
             if isinstance(before, Closed):
                 cells["corrects"] = before.offset
                 for learner in stream.learners:
                     self.correct(stream, learner, label.id, label.label)
-            self.settle(stream, label.id, "correction", **cells)
+            self.expect_outcome(stream, label.id, "correction", **cells)
         else:
             self.bury(record, Reason.CONFLICTING_LABEL)
         return before._replace(label=label.label, revision=label.revision) if newer else before
@@ -249,7 +249,7 @@ class ReferenceJoin:
         stream.labelled += 1
         for learner in stream.learners:
             self.learn(stream, learner, id_, label.label)
-        self.settle(
+        self.expect_outcome(
             stream,
             id_,
             "joined",
@@ -317,7 +317,7 @@ class ReferenceJoin:
         outcome = "evicted" if cause is Cause.EVICTED_EXAMPLE else "unlabelled"
         stream.evicted += outcome == "evicted"
         stream.unlabelled += outcome == "unlabelled"
-        self.settle(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
+        self.expect_outcome(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
         closed = Closed(example.offset, example.features, None, 0, outcome, stream.time_ms, cause)
         stream.remember(id_, closed, self.settings.join.max_closed_per_stream)
 
@@ -347,9 +347,9 @@ class ReferenceJoin:
         explanation = "" if cause is Cause.NONE else explained(cause, delay_ms, self.settings.join)
         self.events.append(Dead(self.position, reason, record, explanation))
 
-    def settle(self, stream: Stream, id_: str, outcome: str, **cells: str | int | None) -> None:
-        """Publish an outcome; `cells` are the fields of `Settled` that apply."""
-        self.events.append(Settled(self.position, stream.name, id_, outcome, **cells))  # type: ignore[arg-type]
+    def expect_outcome(self, stream: Stream, id_: str, outcome: str, **cells: str | int | None) -> None:
+        """Publish an outcome; `cells` are the fields of `ExpectedOutcome` that apply."""
+        self.events.append(ExpectedOutcome(self.position, stream.name, id_, outcome, **cells))  # type: ignore[arg-type]
 
     def report(self, stream: Stream) -> None:
         """Publish one record of metrics for each learner."""
@@ -362,7 +362,7 @@ def _end(
     """Evict examples that an operator has taken out of a stream; the labels become orphans."""
     for id_, example in examples:
         stream.evicted += 1
-        join.settle(stream, id_, "evicted", learner=example.champion, example_offset=example.offset)
+        join.expect_outcome(stream, id_, "evicted", learner=example.champion, example_offset=example.offset)
     for label in labels:
         join.bury(label.record, Reason.ORPHAN_LABEL, why)
 

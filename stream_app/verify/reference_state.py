@@ -56,7 +56,7 @@ class Predicted(NamedTuple):
     offset: int
 
 
-class Settled(NamedTuple):
+class ExpectedOutcome(NamedTuple):
     """An outcome; `corrects` is the offset of the joined example whose class changes with it."""
 
     position: int
@@ -97,7 +97,7 @@ class Reported(NamedTuple):
     waiting: int
 
 
-Event: TypeAlias = Predicted | Settled | Dead | Reported
+Event: TypeAlias = Predicted | ExpectedOutcome | Dead | Reported
 
 
 # State ----------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
     DeadLetterRecord,
-    is_of_a_replay,
+    is_of_a_resend,
     read_dead_letter,
 )
 from stream_app.serialization.decode import DecodeLimits
@@ -181,9 +181,9 @@ class PartitionReader:
             yield row
 
     def dead_letters(self, topic: str, observe: Callable[[Row], None]) -> Iterator[Output[DeadLetterRecord]]:
-        """Yield the dead letters; show `observe` the records of a replay, which are between them."""
+        """Yield the dead letters; show `observe` the records of a resend, which are between them."""
         for row in self.rows(topic):
-            if is_of_a_replay(row.headers):
+            if is_of_a_resend(row.headers):
                 observe(row)
                 continue
             self.written[topic] += 1

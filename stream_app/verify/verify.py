@@ -30,7 +30,7 @@ from stream_app.terminal import Terminal, simple_table
 from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition.partition_check import How, PartitionCheck
 from stream_app.verify.results import Code, Figures, Finding, Findings, Scope
-from stream_app.verify.second_run.checkpoint import CheckpointFile, Ended, Identity
+from stream_app.verify.second_run.checkpoint import CheckedApplication, CheckpointFile, Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +237,12 @@ def verify(
     return report
 
 
-def _identity(cluster: Cluster, config: Config) -> Identity:
+def _identity(cluster: Cluster, config: Config) -> CheckedApplication:
     """Return the application that a checkpoint belongs to."""
     topics = config.topics
     found = cluster.topics((topics.examples, topics.labels))
     ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
-    return Identity(config.application.id, topics.progress, ids)
+    return CheckedApplication(config.application.id, topics.progress, ids)
 
 
 def _partitions(cluster: Cluster, config: Config) -> int:

@@ -45,6 +45,8 @@ class KeptTasks:
         task = self._tasks.pop(number, None)
         if task is None:
             return None
+        # An owner writes its transactional id to progress before it restores a task. So if progress ends where our last
+        # commit ended, nobody has restored the task, and its state in memory is what a restore would compute.
         if task.position.progress_end == progress_end:
             return task
         task.close()

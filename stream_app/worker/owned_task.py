@@ -9,7 +9,8 @@ from stream_app.backends.partitioner import Placement
 from stream_app.errors import ErrorCode, StateError
 from stream_app.live.live_task import LiveTask
 from stream_app.live.position import CommitPoint
-from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps
+from stream_app.lost_markers.repair import Repair
+from stream_app.recovery.restore import Pause, Restore, RestoreSteps
 from stream_app.task_state import TaskState
 from stream_app.worker.retention.progress_trimmer import ProgressTrimmer
 
@@ -116,7 +117,7 @@ class OwnedTask:
 
     @property
     def script_records(self) -> int:
-        """The number of records of progress that are held and still to be replayed."""
+        """The number of records of progress that are held and still to be processed again."""
         return len(self._work.restore.script) if isinstance(self._work, _Restoring) else 0
 
     @property

@@ -1,4 +1,4 @@
-"""The tasks that the group has given to a worker: their assignment, the reading of their inputs, and their commits."""
+"""The tasks that the group has given to a worker: their assignment, and the reading of their inputs."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,7 @@ from stream_app.config import Config
 from stream_app.errors import (
     ErrorCode,
     OwnCodeError,
-    RecordTooLargeError,
     StateError,
-    TransactionAbortedError,
-    UnknownOutcomeError,
 )
 from stream_app.live.breaker import Breaker
 from stream_app.live.task_request import TaskRequest, Writer
@@ -25,12 +22,9 @@ from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.retention.progress_trimmer import ProgressTrimmer
 from stream_app.worker.retention.topic_watch import TopicWatch
-from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound, logs_of
+from stream_app.worker.round_transaction import logs_of
 from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
-
-MAX_ABORTS_IN_A_ROW = 10
-"""Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
 
 class OwnedTasks:
@@ -46,9 +40,8 @@ class OwnedTasks:
     Attributes:
         inputs: Starts and stops the reading of the tasks' inputs.
         new: Numbers of the tasks that are assigned and not yet being restored.
-        aborts: Transactions in a row that were aborted; 0 once one is committed.
         topic_watch: Knows the topics.
-        transaction_began_s: When the last transaction began, by the monotonic clock.
+        group: The membership of the consumer group, which fences members of an older generation.
     """
 
     def __init__(
@@ -56,21 +49,19 @@ class OwnedTasks:
     ) -> None:
         self.inputs = TaskInputs(ports.source, config.worker.buffer_bytes)
         self.new: list[int] = []
-        self.aborts = 0
-        self.transaction_began_s = 0.0
+        self.group: object = None
         self._config = config
         self._settings = config.task_settings()
         self._ports = ports
         self._observer = observer
         self._watch = watch
+        self._hanging = watch.hanging
         self._topics = config.topics
         self._writer = Writer(config.transactional_id, adopts)
-        self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
         self._tasks: dict[int, OwnedTask] = {}
         self._kept = KeptTasks()
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
         self._generation = 0
-        self._group: object = None
         self._was_too_large = False  # a topic has refused a record, and its limit was not read since
         self.topic_watch = TopicWatch(ports.cluster, config, observer)
 
@@ -91,25 +82,21 @@ class OwnedTasks:
         self._limit_dead_letters(self.topic_watch.dead_letter_bytes)
         return self.topic_watch.identity.partitions
 
-    def note_transaction(self) -> None:
-        """Note that a transaction begins now."""
-        self.transaction_began_s = self._ports.clock.monotonic_s()
-
     def assigned(self, numbers: Sequence[int]) -> None:
         """Record an assignment, and the group's generation.
 
         Read later, the generation may already belong to the next assignment, which would not fence this worker.
         """
         self._generation += 1
-        self._group = self._ports.source.group_metadata()
+        self.group = self._ports.source.group_metadata()
         self._observer.emit(events.Assigned(numbers))
         self.new = list(numbers)
         self.topic_watch.expire()  # the group also assigns when an input has grown
         self._kept.close_others(numbers)
-        self._watch.assigned()
+        self._hanging.assigned()
         for number in numbers:
-            if number in self._kept:
-                self._watch.wait_for(number)
+            if number in self._kept:  # somebody may have owned it meanwhile, and have a transaction open
+                self._hanging.wait_for(number)
 
     def revoked(self, numbers: Sequence[int]) -> None:
         """Give up tasks that the group has taken back; they stay in memory until the next assignment."""
@@ -121,26 +108,17 @@ class OwnedTasks:
             if task is not None:
                 self.inputs.forget(task)
                 self._kept.keep(task)
-        self._watch.revoked()
+        self._hanging.revoked()
 
     @property
     def unannounced(self) -> Sequence[int]:
         """The new tasks whose progress has to name our transactional id before they can be restored."""
-        return self._watch.unannounced([number for number in self.new if number not in self._kept])
+        return self._hanging.unannounced([number for number in self.new if number not in self._kept])
 
     def own_new(self) -> None:
-        """Own the new tasks in whose partitions no transaction is open any more.
-
-        A task that comes back as it was continues at once; all others begin to be restored.
-        """
-        self._continue_kept()
-        unannounced = self.unannounced
-        if unannounced:
-            self.note_transaction()
-            self._watch.announce(unannounced)
-            return
-        self._watch.end_own(self.new)
-        free = [number for number in self.new if number not in self._kept and not self._watch.is_open(number)]
+        """Begin to restore the new tasks in whose partitions no transaction is open any more."""
+        self._hanging.end_own(self.new)
+        free = [number for number in self.new if number not in self._kept and not self._hanging.is_open(number)]
         if not free or not self.topic_watch.is_read():
             return
         starts = self.topic_watch.first_offsets([place for number in free for place in self._inputs_of(number)])
@@ -153,14 +131,14 @@ class OwnedTasks:
         for number in free:
             examples, labels = self._inputs_of(number)
             task = self._created((examples, labels), (starts[examples], starts[labels]))
-            task.position.progress_end = self._watch.progress_end(number)
+            task.position.progress_end = self._hanging.progress_end(number)
             self._add(task)
             self._observer.emit(events.RestoreBegan(number))
 
-    def _continue_kept(self) -> None:
+    def continue_kept(self) -> None:
         """Continue the tasks that come back as they were; the others are new tasks like any other."""
-        for number in [number for number in self.new if number in self._kept and not self._watch.is_open(number)]:
-            task = self._kept.take(number, self._watch.progress_end(number))
+        for number in [number for number in self.new if number in self._kept and not self._hanging.is_open(number)]:
+            task = self._kept.take(number, self._hanging.progress_end(number))
             if task is None:
                 continue
             self.new.remove(number)
@@ -221,6 +199,10 @@ class OwnedTasks:
         """Change a setting for tasks that are restored from now on; live tasks have to be restored under it."""
         self._settings = self._settings.model_copy(update={"dead_letter_bytes": most_bytes})
 
+    def record_was_too_large(self) -> None:
+        """Lower the limit of dead letters for tasks that are restored from now on: a topic has refused a record."""
+        self._was_too_large = True
+
     def _lower_limit(self, found: int) -> None:
         """Take the limit of the topic that refused a record; if the limit has not changed, assume half of it.
 
@@ -234,10 +216,18 @@ class OwnedTasks:
     def take(self, fetched: Fetched) -> bool:
         """Give fetched records to their task; say whether one took them."""
         task = self.of(fetched.partition)
-        if task is None or task.state not in (TaskState.LIVE, TaskState.REPLAYING):
+        if task is None or task.state not in (TaskState.LIVE, TaskState.REPROCESSING):
             return False
         self.inputs.take(task, fetched)
         return True
+
+    def owns(self, task: OwnedTask) -> bool:
+        """Say whether the worker still has this task, and has not begun to restore it again."""
+        return self._tasks.get(task.number) is task
+
+    def may_commit(self, task: OwnedTask) -> bool:
+        """Say whether the present membership of the group covers a task: the group fences only older ones."""
+        return self.owns(task) and task.generation == self._generation
 
     # Stopping one task ----------------------------------------------------------------------------------------------
 
@@ -253,42 +243,3 @@ class OwnedTasks:
         self._observer.emit(events.Parked(task.number, problem))
         if all(other.state is TaskState.PARKED for other in self._tasks.values()):
             raise problem
-
-    # Transactions ---------------------------------------------------------------------------------------------------
-
-    def owns(self, task: OwnedTask) -> bool:
-        """Say whether the worker still has this task, and has not begun to restore it again."""
-        return self._tasks.get(task.number) is task
-
-    def start(self, parts: Sequence[Part], *, overlaps: bool) -> StartedRound:
-        """Start one transaction of these tasks; see `RoundTransaction.start`."""
-        self.note_transaction()
-        if any(part.task.generation != self._generation or not self.owns(part.task) for part in parts):
-            raise AssertionError("a batch of an older assignment reached a transaction")
-        return self._transaction.start(parts, self._group, overlaps=overlaps)
-
-    def finish(self, started: StartedRound) -> None:
-        """Wait until a transaction is committed; see `RoundTransaction.finish`."""
-        self._transaction.finish(started)
-        self._observer.emit(events.TransactionCommitted(self.transaction_began_s))
-        self.aborts = 0
-
-    def commit(self, parts: Sequence[Part]) -> None:
-        """Commit one transaction of these tasks."""
-        self.finish(self.start(parts, overlaps=False))
-
-    def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
-        """Discard the state of these tasks; those that the worker still owns after the next poll are restored.
-
-        Raises:
-            UnknownOutcomeError: Too many transactions in a row were aborted.
-        """
-        self._observer.emit(events.Aborted(str(error)))
-        self.aborts += 1
-        if self.aborts == MAX_ABORTS_IN_A_ROW:
-            raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error
-        if isinstance(error, RecordTooLargeError):
-            self._was_too_large = True
-            tasks = self.all
-        for task in tasks:
-            self.renew(task.number)

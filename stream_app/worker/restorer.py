@@ -14,7 +14,8 @@ from stream_app.errors import (
     TransactionAbortedError,
 )
 from stream_app.live.live_task import LiveTask
-from stream_app.recovery.restore import Pause, Repair
+from stream_app.lost_markers.repair import Repair
+from stream_app.recovery.restore import Pause
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
@@ -22,6 +23,7 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part
+from stream_app.worker.rounds import Rounds
 from stream_app.worker.transaction_watch import TransactionWatch
 
 RESTORE_SLICE_S = 1.0
@@ -46,6 +48,7 @@ class Restorer:
 
     Args:
         tasks: The tasks of the worker.
+        rounds: Commits repairs.
         topics: Full names of the topics.
         ports: Source, transaction, cluster and clock.
         observer: Reports how far each restore has come.
@@ -53,9 +56,16 @@ class Restorer:
     """
 
     def __init__(
-        self, tasks: OwnedTasks, topics: Topics, ports: Ports, observer: Observer, watch: TransactionWatch
+        self,
+        tasks: OwnedTasks,
+        rounds: Rounds,
+        topics: Topics,
+        ports: Ports,
+        observer: Observer,
+        watch: TransactionWatch,
     ) -> None:
         self._tasks = tasks
+        self._rounds = rounds
         self._progress = topics.progress
         self._failed: list[_Failed] = []
         self._ports = ports
@@ -81,10 +91,10 @@ class Restorer:
             else:
                 with self._observer.step(f"task {task.number}: restoring"):
                     worked, last = task.restore(until_s)
-            if task.state is TaskState.REPLAYING and before is not task.state:
+            if task.state is TaskState.REPROCESSING and before is not task.state:
                 self._report(task)
             if task.state.is_restoring:
-                reached = task.offsets if task.state is TaskState.REPLAYING else None
+                reached = task.offsets if task.state is TaskState.REPROCESSING else None
                 self._observer.emit(events.Restoring(task.number, task.state, reached, task.report.goal))
             if last is Pause.INPUTS:
                 self._tasks.inputs.start(task)
@@ -135,7 +145,7 @@ class Restorer:
         """Report the end of a restore."""
         report = task.report
         reached = (task.point.sequence, task.offsets)
-        self._observer.emit(events.Restored(task.number, *reached, report.loaded_sequence, report.replayed_records))
+        self._observer.emit(events.Restored(task.number, *reached, report.loaded_sequence, report.reprocessed_records))
         for change in report.changes:
             self._observer.emit(events.SettingChanged(task.number, change))
         if task.live.task.stopped:
@@ -145,13 +155,13 @@ class Restorer:
         """Publish again the committed outputs that cannot be read, and end the restore."""
         part = Part(task, repair=repair)
         try:
-            self._tasks.commit([part])
+            self._rounds.commit([part])
         except RecordTooLargeError as error:
             problem = f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}"
             self._tasks.park(task, StateError(problem, ErrorCode.RECORD_TOO_LARGE))
             return
         except TransactionAbortedError as error:
-            self._tasks.start_over([task], error)
+            self._rounds.start_over([task], error)
             return
         self._watch.note_written(part)
         records = {topic: len(records) for topic, records in repair.outputs.items()}

@@ -12,16 +12,16 @@ from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.live.live_task import ProcessedBatch
 from stream_app.live.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
-from stream_app.lost_markers.hanging_transactions import OpenTransactions
+from stream_app.lost_markers.open_transactions import OpenTransactions
 from stream_app.lost_markers.output_logs import OutputLogs
+from stream_app.lost_markers.repair import Repair
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.record_columns import OutputRecords
 from stream_app.records import SNAPSHOT, Act, Commit
 from stream_app.recovery.changelog import find_snapshots
-from stream_app.recovery.restore import Repair
 from stream_app.recovery.restore_request import Logs
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.format import SNAPSHOT_KEY, Snapshot
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
@@ -61,20 +61,6 @@ class _Records(NamedTuple):
     partition: TopicPartition
     records: OutputRecords
     offsets: list[int]
-
-
-class _Content(NamedTuple):
-    """What a transaction writes, so that writing it reads nothing that the next batch of a task changes.
-
-    Attributes:
-        group: The membership of the consumer group.
-        offsets: The input offsets that it commits: their fence is needed, and nobody reads them.
-        records: The records, in order.
-    """
-
-    group: object
-    offsets: Mapping[TopicPartition, int]
-    records: Sequence[_Records]
 
 
 class StartedRound(NamedTuple):
@@ -180,8 +166,8 @@ class RoundTransaction:
                 room -= bytes_of(chunks)
                 changelog = TopicPartition(self._topics.changelog, part.task.number)
                 records.append(_Records(changelog, chunks, part.task.live.snapshot_offsets))
-        content = _Content(group, _offsets(parts), [one for one in records if len(one.records)])
-        write = partial(self._write, parts, content)
+        written = [one for one in records if len(one.records)]
+        write = partial(self._write, parts, written, _offsets(parts), group)
         return StartedRound(
             parts,
             room <= 0,
@@ -204,20 +190,27 @@ class RoundTransaction:
             _Records(TopicPartition(self._topics.progress, number), last, part.progress_offsets),
         ]
 
-    def _write(self, parts: Sequence[Part], content: _Content) -> bool:
+    def _write(
+        self,
+        parts: Sequence[Part],
+        records: Sequence[_Records],
+        input_offsets: Mapping[TopicPartition, int],
+        group: object,
+    ) -> bool:
         """Write everything in one transaction, and commit it unless a gap must be read; say whether it is committed.
 
-        This may run in another thread: it uses no port but the transaction.
+        This may run in another thread while the next batches are computed. So it uses no port but the transaction, and
+        nothing of a task that a batch changes.
         """
         transaction = self._ports.transaction
         transaction.initialise()  # a client that had to be replaced is a new one
         transaction.begin()
-        for partition, records, offsets in content.records:
-            transaction.produce(partition, records, offsets)
+        for partition, columns, offsets in records:
+            transaction.produce(partition, columns, offsets)
         transaction.flush()
         # The offsets come last. A worker that has lost a task is refused here. If it is not refused, all of its records
         # are in the partitions before the group gives the task away: the next owner finds them there, open or ended.
-        transaction.send_offsets(content.offsets, content.group)
+        transaction.send_offsets(input_offsets, group)
         if list(self._gaps(parts)):
             return False
         transaction.commit()
@@ -244,7 +237,7 @@ class RoundTransaction:
     def _gaps(self, parts: Sequence[Part]) -> Iterator[tuple[TopicPartition, int, int]]:
         """Yield the partitions in which others may have written, with the bounds of the gap.
 
-        The bounds are the wrong way round in a topic that was deleted and created again.
+        The end is before the start in a topic that was deleted and created again.
         """
         for part in parts:
             anchor = part.task.position.anchor
@@ -279,7 +272,7 @@ class RoundTransaction:
                     self._abort(f"{where}: records before offset {first} were not read in time")
                 offsets = fetched.records.offsets.tolist()
                 for row, offset in enumerate(offsets):
-                    if offset < first and not self._adopts and not is_of_a_replay(fetched.records.headers.get(row, ())):
+                    if offset < first and not self._adopts and not is_of_a_resend(fetched.records.headers.get(row, ())):
                         self._ports.transaction.abort()
                         raise ForeignRecordsError(partition.topic, partition.partition, offset)
                 is_read = fetched.at_end or max(offsets, default=-1) >= first - 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stream_app.config import Config
-from stream_app.errors import OwnCodeError, TransactionAbortedError
+from stream_app.errors import OwnCodeError, RecordTooLargeError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.live.live_task import ComputedBatch, ProcessedBatch
 from stream_app.pipeline import merge
 from stream_app.pipeline.outputs import DEAD_LETTERS
@@ -18,8 +18,11 @@ from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
-from stream_app.worker.round_transaction import Part, StartedRound
+from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound
 from stream_app.worker.transaction_watch import TransactionWatch
+
+MAX_ABORTS_IN_A_ROW = 10
+"""Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
 SAVE_TIMEOUT_S = 10.0
 """Longest time that a stopping worker takes to save its tasks; a group or a supervisor waits longer than that."""
@@ -99,8 +102,11 @@ class Rounds:
         watch: Is notified of what was written.
         tasks: The tasks of the worker.
         room: What one transaction takes, of all tasks together.
+        adopts: Whether records of other writers in the output topics are accepted.
 
     Attributes:
+        aborts: Transactions in a row that were aborted; 0 once one is committed.
+        began_s: When the last transaction began, by the monotonic clock.
         cuts: How many batches took fewer records than were there, because their outputs could have become too large.
         is_starved: Whether no live task can continue without new records.
         due_s: When the next round is due, by the monotonic clock: at once after a batch that took as much as it could,
@@ -109,12 +115,23 @@ class Rounds:
     """
 
     def __init__(
-        self, config: Config, ports: Ports, observer: Observer, watch: TransactionWatch, tasks: OwnedTasks, room: Room
+        self,
+        config: Config,
+        ports: Ports,
+        observer: Observer,
+        watch: TransactionWatch,
+        tasks: OwnedTasks,
+        room: Room,
+        *,
+        adopts: bool,
     ) -> None:
+        self.aborts = 0
+        self.began_s = 0.0
         self.cuts = 0
         self.is_starved = False
         self.due_s = 0.0
         self.is_full = False
+        self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
         self._started: StartedRound | None = None
         self._room = room
         self._turn = 0
@@ -130,17 +147,21 @@ class Rounds:
 
         Args:
             overlaps: Whether the transaction may still run when this returns. The next round computes its batches
-                meanwhile; until then, nothing but a poll may happen before `settle`.
+                meanwhile; until then, nothing but a poll may happen before `finish`.
         """
         self.is_full = False
         computed = self._compute()  # while the transaction of the round before is running, if it is
-        self.settle()
+        self.finish()
+        # If that transaction was aborted, its tasks are restored: their models have learned from a batch that does not
+        # exist. So `_seal` drops what they have computed since then.
         parts = self._seal(computed)
         if parts:
+            # A batch that is not full costs little, so nothing is gained; and a task that has something to record
+            # between two batches, such as a snapshot, needs the first of them committed.
             may_overlap = overlaps and self.is_full and all(map(_can_continue, parts))
-            self._started = self._tasks.start(parts, overlaps=may_overlap)
+            self._started = self._start(parts, overlaps=may_overlap)
             if not may_overlap:
-                self.settle()
+                self.finish()
         self.due_s = self._ports.clock.monotonic_s() + (0.0 if self.is_full else self._interval_s)
 
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
@@ -184,7 +205,7 @@ class Rounds:
             self._take_snapshot(task)
         return task.writes_snapshot
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Wait for the transaction that was started, if there is one; then its tasks advance, or start over.
 
         Raises:
@@ -197,9 +218,9 @@ class Rounds:
             return
         parts = started.parts
         try:
-            self._tasks.finish(started)
+            self._finish(started)
         except TransactionAbortedError as error:
-            self._tasks.start_over([part.task for part in parts], error)
+            self.start_over([part.task for part in parts], error)
             return
         self._turn += started.is_full
         for part in parts:
@@ -277,6 +298,43 @@ class Rounds:
         if found is not None:
             self._observer.emit(events.RecordsMisplaced(number, found))
 
+    # Transactions ---------------------------------------------------------------------------------------------------
+
+    def note_began(self) -> None:
+        """Note that a transaction begins now."""
+        self.began_s = self._ports.clock.monotonic_s()
+
+    def _start(self, parts: Sequence[Part], *, overlaps: bool) -> StartedRound:
+        self.note_began()
+        if not all(self._tasks.may_commit(part.task) for part in parts):
+            raise AssertionError("a batch of an older assignment reached a transaction")
+        return self._transaction.start(parts, self._tasks.group, overlaps=overlaps)
+
+    def _finish(self, started: StartedRound) -> None:
+        self._transaction.finish(started)
+        self._observer.emit(events.TransactionCommitted(self.began_s))
+        self.aborts = 0
+
+    def commit(self, parts: Sequence[Part]) -> None:
+        """Commit one transaction of these parts; see `RoundTransaction.finish` for what it raises."""
+        self._finish(self._start(parts, overlaps=False))
+
+    def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
+        """Discard the state of these tasks; those that the worker still owns after the next poll are restored.
+
+        Raises:
+            UnknownOutcomeError: Too many transactions in a row were aborted.
+        """
+        self._observer.emit(events.Aborted(str(error)))
+        self.aborts += 1
+        if self.aborts == MAX_ABORTS_IN_A_ROW:
+            raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error
+        if isinstance(error, RecordTooLargeError):
+            self._tasks.record_was_too_large()
+            tasks = self._tasks.all
+        for task in tasks:
+            self._tasks.renew(task.number)
+
     # Snapshots ------------------------------------------------------------------------------------------------------
 
     def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
@@ -292,14 +350,14 @@ class Rounds:
     def save(self, tasks: Sequence[OwnedTask]) -> None:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.
 
-        A transaction that is running is settled first, and tasks that are lost with it are not saved. Saving ends
+        A transaction that is running is finished first, and tasks that are lost with it are not saved. Saving ends
         early if it takes too long, or if a transaction is aborted.
 
         Raises:
             FencedError: A newer worker has our name.
             UnknownOutcomeError: The broker did not answer in time.
         """
-        self.settle()
+        self.finish()
         tasks = [task for task in tasks if self._tasks.owns(task)]
         if self._ports.is_cut_off():
             return
@@ -317,7 +375,7 @@ class Rounds:
                 self._watch.wait_for_readers(tasks)
                 continue
             try:
-                self._tasks.commit(writing)
+                self.commit(writing)
             except TransactionAbortedError as error:
                 self._observer.emit(events.Aborted(str(error)))
                 for task in tasks:

@@ -7,7 +7,6 @@ tasks keep anyway.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from stream_app.backends.base import Clock, Source
 from stream_app.config import Config
@@ -23,20 +22,13 @@ from stream_app.worker.reports.lag import Lag
 from stream_app.worker.reports.metrics import INPUTS, PUBLISHED_STREAMS
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.retention.old_event_times import OldEventTimes
-from stream_app.worker.stream_watch import CrowdedStreams, FlaggedChanges, GuardedLearners, MissingLabels
+from stream_app.worker.stream_watch import CrowdedStreams, Learners, MissingLabels
 
 LOOK_INTERVAL_S = 1.0
 """Time between two slices."""
 
 LOOK_SLICE_S = 0.02
 """Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
-
-
-class _Left(NamedTuple):
-    """A stream that this pass has still to look at."""
-
-    task: OwnedTask
-    stream: str
 
 
 @dataclass(slots=True)
@@ -79,14 +71,13 @@ class StateWatch:
             "closed": join.max_closed_per_stream,
         }
         self._due_s = 0.0
-        self._left: list[_Left] = []
+        self._left: list[tuple[OwnedTask, str]] = []  # streams that this pass has still to look at
         self._passes: dict[OwnedTask, _Pass] = {}
         self._lags: dict[OwnedTask, tuple[Lag, Lag]] = {}
         self._published: dict[OwnedTask, set[str]] = {}
         self._missing = MissingLabels(observer)
         self._crowded = CrowdedStreams(observer)
-        self._flagged = FlaggedChanges(observer)
-        self._guarded = GuardedLearners(observer)
+        self._learners = Learners(observer)
         observer.subscribe(events.Revoked, self._revoked)
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
@@ -121,9 +112,8 @@ class StateWatch:
         gone = self._passes.keys() - {*tasks}
         if gone:
             self._passes = {task: found for task, found in self._passes.items() if task not in gone}
-            self._left = [left for left in self._left if left.task not in gone]  # it may come back in this pass
-        self._flagged.keep(tasks)
-        self._guarded.keep(tasks)
+            self._left = [left for left in self._left if left[0] not in gone]  # it may come back in this pass
+        self._learners.keep(tasks)
         self._old_times.keep(tasks)
 
     # Tasks ----------------------------------------------------------------------------------------------------------
@@ -151,7 +141,7 @@ class StateWatch:
                     self._publish_tables(task, found)
         live = [task for task in tasks if task.state is TaskState.LIVE]
         self._passes = {task: _Pass(is_first=task not in self._passes) for task in live}
-        self._left = [_Left(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
+        self._left = [(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
 
     def _publish_tables(self, task: OwnedTask, found: _Pass) -> None:
         figures, streams = self._observer.figures, len(task.live.task.stream_names)
@@ -170,8 +160,7 @@ class StateWatch:
         figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(number), task=number)
         self._crowded.look(number, stream.name, use_of(stream.join, flow).crowding(self._join))
         figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(number), task=number)
-        self._flagged.look(task, stream, is_first=self._passes[task].is_first)
-        self._guarded.look(task, stream)
+        self._learners.look(task, stream, is_first=self._passes[task].is_first)
         self._old_times.look(task, stream, is_first=self._passes[task].is_first)
         if self._observer.publishes:
             self._look_at_tables(self._passes[task], stream)

@@ -1,7 +1,7 @@
 """Compare each stream with its last look, and report what is new: missing labels, full tables, changes, odd values."""
 
 from collections.abc import Collection
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from stream_app.pipeline.degradation import CHANGES
 from stream_app.pipeline.stream import Stream
@@ -82,9 +82,6 @@ class CrowdedStreams:
         self._crowded.pop(task, None)
 
 
-_Value = TypeVar("_Value")
-
-
 class _Model(NamedTuple):
     """Identifies what one learner has learned from one stream of a task."""
 
@@ -93,46 +90,16 @@ class _Model(NamedTuple):
     learner: str
 
 
-class FlaggedChanges:
-    """Compares the number of changes of each model with its last one, and reports an increase.
+class _Counts(NamedTuple):
+    """A learner's changes, limited examples and refused steps."""
 
-    Args:
-        observer: Reports it.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._known: dict[_Model, int] = {}  # without the models that have no change
-
-    def look(self, task: OwnedTask, stream: Stream, *, is_first: bool) -> None:
-        """Look at the models of a stream.
-
-        Args:
-            task: The task of the stream.
-            stream: The stream.
-            is_first: Whether the task has just become live: then changes that were not known before are not new.
-        """
-        for learner, monitor in zip(stream.learner_names, stream.changes, strict=True):
-            changes = int(monitor.arrays()["change_counts"][CHANGES])
-            model = _Model(task, stream.name, learner)
-            before = self._known.get(model, changes if is_first else 0)
-            if changes:
-                self._known[model] = changes
-            else:
-                self._known.pop(model, None)
-            if changes > before:
-                new = changes - before
-                self._observer.emit(
-                    events.ChangeFlagged(task.number, stream.name, learner, stream.time_ms, changes, new)
-                )
-
-    def keep(self, tasks: Collection[OwnedTask]) -> None:
-        """Forget the models of all other tasks."""
-        _keep(self._known, tasks)
+    changes: int = 0
+    limited: int = 0
+    refused: int = 0
 
 
-class GuardedLearners:
-    """Reports learners that met a value which a network cannot take as it stands.
+class Learners:
+    """Reports learners that became worse, and learners that met a value which a network cannot take as it stands.
 
     Args:
         observer: Reports them.
@@ -140,24 +107,31 @@ class GuardedLearners:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._known: dict[_Model, tuple[int, int]] = {}  # without the learners that met none
+        self._known: dict[_Model, _Counts] = {}  # without the learners that have nothing to report
 
-    def look(self, task: OwnedTask, stream: Stream) -> None:
-        """Look at the learners of a stream."""
-        for number, learner in enumerate(stream.learner_names):
-            guarded = stream.guarded(number)
-            model = _Model(task, stream.name, learner)
-            if guarded == self._known.get(model, (0, 0)):
-                continue
-            self._known[model] = guarded
-            if any(guarded):
-                self._observer.emit(events.ValuesLimited(task.number, stream.name, learner, *guarded))
+    def look(self, task: OwnedTask, stream: Stream, *, is_first: bool) -> None:
+        """Look at the learners of a stream.
+
+        Args:
+            task: The task of the stream.
+            stream: The stream.
+            is_first: Whether the task has just become live: then changes that were not known before are not new.
+        """
+        for number, (learner, monitor) in enumerate(zip(stream.learner_names, stream.changes, strict=True)):
+            model, at = _Model(task, stream.name, learner), (task.number, stream.name, learner)
+            counts = _Counts(int(monitor.arrays()["change_counts"][CHANGES]), *stream.guarded(number))
+            known = self._known.get(model, _Counts(counts.changes if is_first else 0))
+            if counts.changes > known.changes:
+                new = counts.changes - known.changes
+                self._observer.emit(events.ChangeFlagged(*at, stream.time_ms, counts.changes, new))
+            if (counts.limited, counts.refused) not in ((known.limited, known.refused), (0, 0)):
+                self._observer.emit(events.ValuesLimited(*at, counts.limited, counts.refused))
+            if any(counts):
+                self._known[model] = counts
+            else:
+                self._known.pop(model, None)
 
     def keep(self, tasks: Collection[OwnedTask]) -> None:
         """Forget the learners of all other tasks."""
-        _keep(self._known, tasks)
-
-
-def _keep(known: dict[_Model, _Value], tasks: Collection[OwnedTask]) -> None:
-    for model in [model for model in known if model.task not in tasks]:
-        del known[model]
+        for model in [model for model in self._known if model.task not in tasks]:
+            del self._known[model]

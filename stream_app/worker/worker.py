@@ -2,8 +2,8 @@
 
 A turn of the loop polls, continues the restores (`restorer`), and commits a round when one is due (`rounds`).
 Where full batches wait, a transaction is written in another thread while the loop polls and computes the next batches;
-the loop settles it before it does anything else. Partitions are given away only between rounds (the group's callbacks
-run inside `poll`), and a revoke settles first, so it never meets an open transaction. The callbacks only record the
+the loop finishes it before it does anything else. Partitions are given away only between rounds (the group's callbacks
+run inside `poll`), and a revoke finishes first, so it never meets an open transaction. The callbacks only record the
 change; the worker acts on an assignment after the poll, where errors are handled in one place.
 
 After an aborted transaction the state of its tasks is thrown away and restored; after an unknown outcome the process
@@ -90,8 +90,8 @@ class Worker:
         self._was_fenced = was_fenced
         self._watch = TransactionWatch(config, ports, observer)
         self._owned = OwnedTasks(config, ports, observer, self._watch, adopts=adopts)
-        self._restorer = Restorer(self._owned, config.topics, ports, observer, self._watch)
-        self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room)
+        self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room, adopts=adopts)
+        self._restorer = Restorer(self._owned, self._rounds, config.topics, ports, observer, self._watch)
         self._retention_watch = RetentionWatch(ports, config.topics, observer)
         old_times = OldEventTimes(ports.clock, observer, self._retention_watch.kept_ms)
         self._state_watch = StateWatch(config, ports.clock, ports.source, observer, old_times)
@@ -101,7 +101,7 @@ class Worker:
         )
         self._is_closing = False
         self._started_s = self._memory_s = 0.0
-        self._settled_s = 0.0  # when no transaction was running between two rounds
+        self._finished_s = 0.0  # when no transaction was running between two rounds
 
     @property
     def tasks(self) -> Sequence[OwnedTask]:
@@ -111,7 +111,7 @@ class Worker:
     @property
     def aborts(self) -> int:
         """Transactions in a row that were aborted; 0 once one is committed."""
-        return self._owned.aborts
+        return self._rounds.aborts
 
     @property
     def cuts(self) -> int:
@@ -139,14 +139,14 @@ class Worker:
     def start(self) -> None:
         """Fence the previous process, end its open transactions, and join the group. `run` does so."""
         self._started_s = self._ports.clock.monotonic_s()
-        self._owned.note_transaction()
+        self._rounds.note_began()
         self._ports.transaction.initialise()
         partitions = self._owned.begin()
         self._observer.figures.set(metrics.PARTITIONS, partitions)
         topics = self._config.topics
         if not self._ports.source.finds_group(TopicPartition(topics.examples, 0), GROUP_TIMEOUT_S):
             raise UnknownOutcomeError(f"the coordinator of group {self._config.group_id} did not answer in time")
-        self._watch.begin(partitions)
+        self._watch.hanging.begin(partitions)
         self._ports.source.subscribe((topics.examples, topics.labels), self._on_assign, self._on_revoke, partitions)
 
     def turn(self) -> None:
@@ -155,16 +155,16 @@ class Worker:
         if self._only_gathers():  # a poll would return, and cost a turn, at each response to a fetch
             self._ports.clock.sleep(min(wait_s, LONGEST_SLEEP_S))
             wait_s = 0.0
-        self._poll(wait_s)
+        self._poll(wait_s)  # all that the group calls, `_on_assign` and `_on_revoke`, happens in here
         if self._lost is not None:
             raise self._lost
         if self._overlaps():
             self._rounds.run(overlaps=True)
             self._observer.emit(events.RoundEnded(self._ports.silence_s()))
             return
-        self._rounds.settle()  # everything else expects that no transaction is running
+        self._rounds.finish()  # everything else expects that no transaction is running
         self._ports.transaction.serve()  # an idle client reports why it has lost a broker, too
-        self._settled_s = self._ports.clock.monotonic_s()
+        self._finished_s = self._ports.clock.monotonic_s()
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
             self._observer.emit(events.CutOff(self._ports.outage_cause()))
             for task in self.tasks:
@@ -173,7 +173,7 @@ class Worker:
         self._watch.look(lambda: self.tasks, self._owned.new, self._owned.renew)
         self._owned.topic_watch.look(self._ports.clock.monotonic_s(), self.tasks, self._owned.renew, self._watch)
         if self._owned.new:
-            self._owned.own_new()
+            self._own_new()
         self._worked = self._restorer.run_slice()
         if self._worked:
             self._rounds.is_starved = False
@@ -185,6 +185,15 @@ class Worker:
         self._trim()
         self._observe_memory()
 
+    def _own_new(self) -> None:
+        """Take one step towards owning the tasks that were assigned; a task that comes back as it was continues."""
+        self._owned.continue_kept()
+        if unannounced := self._owned.unannounced:
+            self._rounds.note_began()
+            self._watch.hanging.announce(unannounced)
+        else:
+            self._owned.own_new()
+
     def _overlaps(self) -> bool:
         """Say whether a round may begin while the transaction before it is running.
 
@@ -194,7 +203,7 @@ class Worker:
             self._rounds.is_full
             and self._only_gathers()
             and not any(task.is_saving or task.trimmer.is_busy for task in self.tasks)
-            and self._ports.clock.monotonic_s() < self._settled_s + OVERLAP_S
+            and self._ports.clock.monotonic_s() < self._finished_s + OVERLAP_S
         )
 
     def _observe_memory(self) -> None:
@@ -215,7 +224,7 @@ class Worker:
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Raise if another worker has our name, and not if our transaction timed out: that was open for long."""
         now = self._ports.clock.monotonic_s()
-        is_early = now - self._owned.transaction_began_s < FENCE_WINDOW_S
+        is_early = now - self._rounds.began_s < FENCE_WINDOW_S
         if self._was_fenced and is_early and now - self._started_s < REFENCE_WINDOW_S:
             raise FencedAgainError(
                 f"fenced {now - self._started_s:.0f} s after the start: another worker runs as "
@@ -230,6 +239,8 @@ class Worker:
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Save these tasks while the group still accepts our commits, and give them up."""
         numbers = sorted({partition.partition for partition in partitions})
+        # The group waits for the end of this callback: until then it accepts our commits, and the next owner waits. At
+        # the end of the worker, `run` has saved all tasks already, or an error says that we may write nothing more.
         if not self._is_closing and self._lost is None:
             try:
                 self._rounds.save([task for task in self.tasks if task.number in numbers])
@@ -279,7 +290,7 @@ class Worker:
         task = self._owned.of(TopicPartition(*error.partition))
         if task is None:
             raise error
-        self._rounds.settle()
+        self._rounds.finish()
         if not self._owned.owns(task):
             return  # it is restored anyway
         if task.state is TaskState.LIVE:

@@ -253,11 +253,11 @@ class Member:
         self.events.append("revoke")
 
 
-def settle(members: Sequence[Member], until: Callable[[], bool]) -> None:
+def poll_until(members: Sequence[Member], until: Callable[[], bool]) -> None:
     """Let all members poll in turn until the condition is true. No member has positions yet."""
     deadline = time.monotonic() + DEADLINE_S
     while not until():
-        assert time.monotonic() < deadline, f"not settled: {[(m.assigned, m.events) for m in members]}"
+        assert time.monotonic() < deadline, f"not reached: {[(m.assigned, m.events) for m in members]}"
         for member in members:
             assert not member.source.poll(100, 0.05), "nothing is read before `start_at`"
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from stream_app.admin.dead_letters.replay import replay
-from stream_app.admin.dead_letters.replay_result import ReplayResult
+from stream_app.admin.dead_letters.resend import resend
+from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.backends import topics
 from stream_app.backends.base import Cluster, TopicPartition, Transaction
@@ -132,22 +132,22 @@ class DeadLetterTopics:
         )
         return [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, texts, strict=True)]
 
-    def replay(
+    def resend(
         self,
         selection: Selection = EVERYTHING,
         dies: Callable[[Transaction], Transaction] = lambda transaction: transaction,
         *,
         limit: int | None = None,
         dry_run: bool = False,
-    ) -> ReplayResult:
-        """Send dead letters back, as `areba dlq replay` does."""
+    ) -> ResendResult:
+        """Send dead letters back, as `areba dlq resend` does."""
 
         def open_transaction(transactional_id: str) -> Transaction:
-            assert transactional_id == self.config.replay_transactional_id
+            assert transactional_id == self.config.resend_transactional_id
             return dies(self.backend.transaction(transactional_id))
 
         clock = SystemClock()
-        return replay(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
+        return resend(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
 
     def rows(self, topic: str, partition: int = 0) -> list[Row]:
         """Return all committed records of a partition."""

@@ -9,7 +9,7 @@ import pytest
 from stream_app.admin.dead_letters.listing import list_letters
 from stream_app.admin.dead_letters.origins import INPUT_DELETED, INPUT_DIFFERS
 from stream_app.admin.dead_letters.record import RecordId
-from stream_app.admin.dead_letters.replay_result import ReplayResult  # noqa: TC001
+from stream_app.admin.dead_letters.resend_result import ResendResult  # noqa: TC001
 from stream_app.admin.dead_letters.selection import Selection, parse_record_ids, parse_time
 from stream_app.admin.dead_letters.show import show_letter
 from stream_app.backends.base import TopicPartition
@@ -19,7 +19,7 @@ from stream_app.errors import BooksError, ConfigurationError, FencedError, Topic
 from stream_app.record_columns import OutputRecords
 from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import SENT_BACK, read_replay
+from stream_app.serialization.dead_letter import SENT_BACK, read_resend
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
 from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Letter, encoded, make_letters
 
@@ -41,24 +41,24 @@ def test_a_dead_letter_is_sent_back_once_with_every_byte(world: Callable[..., De
         Letter("undecodable", None, 4, "examples", START_MS + 7, None),
     ]
     here.write(letters)
-    assert here.replay(dry_run=True).sent.total() == 3
+    assert here.resend(dry_run=True).sent.total() == 3
     assert not here.rows(here.names.examples), "a rehearsal writes nothing"
     assert not here.marks()
-    done = here.replay()
+    done = here.resend()
     assert (done.sent.total(), done.before, done.ok) == (3, 0, True)
     one, two = here.rows(here.names.examples)
     (three,) = here.rows(here.names.labels)
     for row, letter in ((one, letters[0]), (three, letters[1]), (two, letters[2])):
         assert (row.timestamp_ms, row.key, row.value) == (letter.event_time_ms, letter.key, letter.value)
         assert tuple(row.headers[: len(letter.headers)]) == tuple(letter.headers)
-        replay_mark = read_replay(row.headers)
+        replay_mark = read_resend(row.headers)
         assert replay_mark is not None
         assert replay_mark[:2] == (here.names.dead_letters, 0)
         assert replay_mark[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
         assert len(row.headers) == len(letter.headers) + len(replay_mark)
     assert here.marks() == [0, 1, 2]
     before = len(here.rows(here.names.dead_letters))
-    again = here.replay()
+    again = here.resend()
     assert (again.sent.total(), again.before) == (0, 3)
     assert len(here.rows(here.names.dead_letters)) == before, "nothing to do writes nothing"
     assert len(here.rows(here.names.examples)) == 2
@@ -71,14 +71,14 @@ def test_a_kill_on_the_way(
     world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch, commits: int, *, dies_after: bool
 ) -> None:
     """A tool that is killed before or after any commit: the next run sends exactly what is left."""
-    monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 4)
+    monkeypatch.setattr("stream_app.admin.dead_letters.resend.BATCH_RECORDS", 4)
     here = world()
     here.write(make_letters(10))
     with pytest.raises(Died):
-        here.replay(dies=lambda transaction: Dying(transaction, commits, dies_after=dies_after))
-    # the first transaction records that a replay begins
+        here.resend(dies=lambda transaction: Dying(transaction, commits, dies_after=dies_after))
+    # the first transaction records that a resend begins
     sent = 4 * max(0, commits - 1 - (not dies_after))
-    done = here.replay()
+    done = here.resend()
     assert (done.sent.total(), done.before) == (10 - sent, sent)
     assert [row.value for row in here.rows(here.names.examples)] == encoded(10)
     assert sorted(here.marks()) == list(range(10))
@@ -94,15 +94,15 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
     wait_for_records(here.backend, place, 5)  # three letters, their commit, the open one
     mine = Selection(reasons=frozenset({"unknown-stream"}))
     with pytest.raises(Died):  # the start is written, but readers cannot see it before the worker's transaction ends
-        here.replay(mine, dies=lambda transaction: Dying(transaction, 1, dies_after=True))
-    first = here.backend.transaction(here.config.replay_transactional_id)
+        here.resend(mine, dies=lambda transaction: Dying(transaction, 1, dies_after=True))
+    first = here.backend.transaction(here.config.resend_transactional_id)
     first.begin()
     first.produce(TopicPartition(here.names.examples, 0), OutputRecords.of([None], [b"sent before"], [START_MS]))
     marks: Mapping[int, Sequence[Header]] = {row: [(SENT_BACK, str(row).encode())] for row in range(3)}
     first.produce(place, OutputRecords.of([None] * 3, [None] * 3, [START_MS] * 3, marks))
     first.commit()
-    results: list[ReplayResult] = []
-    tool = threading.Thread(target=lambda: results.append(here.replay(mine)), daemon=True)
+    results: list[ResendResult] = []
+    tool = threading.Thread(target=lambda: results.append(here.resend(mine)), daemon=True)
     tool.start()
     wait_for_records(here.backend, place, 13)  # 2 records of the first start, 3 marks and a commit; the second start
     tool.join(0.3)
@@ -115,19 +115,19 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
 
 def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two operators run the tool together: the first gets an error, and no record is sent twice."""
-    monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
+    monkeypatch.setattr("stream_app.admin.dead_letters.resend.BATCH_RECORDS", 2)
     here = world()
     here.write(make_letters(6))
-    others: list[ReplayResult] = []
+    others: list[ResendResult] = []
 
     class Slow(Dying):
         def commit(self) -> None:
             super().commit()
             if not others:
-                others.append(here.replay())
+                others.append(here.resend())
 
     with pytest.raises(FencedError):
-        here.replay(dies=lambda transaction: Slow(transaction, -1, dies_after=True))
+        here.resend(dies=lambda transaction: Slow(transaction, -1, dies_after=True))
     assert others[0].sent.total() == 6
     assert [row.value for row in here.rows(here.names.examples)] == encoded(6)
 
@@ -137,16 +137,16 @@ def test_a_record_that_fails_again_counts_its_replays(world: Callable[..., DeadL
     here = world()
     value = encoded(1)[0]
     here.write([Letter("unknown-stream", value, 0, headers=(TRACE,))])
-    here.replay()
+    here.resend()
     (back,) = here.rows(here.names.examples)
     here.write([Letter("undecodable", value, back.offset, headers=back.headers)])
     second = here.rows(here.names.dead_letters)[-1].offset
     text = "\n".join(show_letter(here.cluster, here.config, RecordId(0, second)).texts())
     assert f"{here.names.dead_letters}[0] offset 0, sent back " in text
     assert "(attempt 1)" in text
-    assert here.replay().sent == {("undecodable", here.names.examples): 1}
+    assert here.resend().sent == {("undecodable", here.names.examples): 1}
     last = here.rows(here.names.examples)[-1]
-    replay_mark = read_replay(last.headers)
+    replay_mark = read_resend(last.headers)
     assert replay_mark is not None
     assert (replay_mark.offset, replay_mark.origin_offset, replay_mark.attempt) == (second, back.offset, 2)
     assert last.headers[0] == TRACE
@@ -164,7 +164,7 @@ def test_a_record_goes_back_with_its_own_time(world: Callable[..., DeadLetterTop
             for number, (reason, value) in enumerate(zip(reasons, labels, strict=True))
         ]
     )
-    assert here.replay().ok
+    assert here.resend().ok
     back = here.rows(here.names.labels)
     assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in range(3)]
 
@@ -185,13 +185,13 @@ def test_a_replay_names_the_letters_that_cannot_go_back(world: Callable[..., Dea
             Letter("wrong-key", stranger, 6, key=b"1"),
         ]
     )
-    done = here.replay()
+    done = here.resend()
     assert done.refused == {
         "it has no event time: its producer has to send it again, with a timestamp in milliseconds": ["0:0", "0:1"],
         "its key is not its stream's name (wrong-key): its producer has to send it again": ["0:7"],
         "stream fans is still not configured": ["0:2"],
         "it does not come from an input of this application": ["0:3", "0:4"],
-        f"with the headers of a replay it is larger than max.message.bytes of {here.names.examples}": ["0:5"],
+        f"with the headers of a resend it is larger than max.message.bytes of {here.names.examples}": ["0:5"],
     }
     assert [row.value for row in here.rows(here.names.examples)] == [b"y"]
 
@@ -213,7 +213,7 @@ def _large_inputs(here: DeadLetterTopics, count: int) -> list[Letter]:
 
 
 def test_a_value_that_a_letter_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
-    """List, show and replay return the complete record, even if its dead letter had no room for it."""
+    """List, show and resend return the complete record, even if its dead letter had no room for it."""
     here = world()
     large = _large_inputs(here, 3)
     here.write(large)
@@ -226,7 +226,7 @@ def test_a_value_that_a_letter_left_out_is_read_from_the_input(world: Callable[.
         assert "value        1,000 bytes" in text
         assert f"header       source: {'h' * 400}" in text
         assert any(line.startswith("  00000000  " + f"3{number} " * 15) for line in text), "its bytes"
-    assert here.replay().sent == {("too-large", here.names.examples): 3}
+    assert here.resend().sent == {("too-large", here.names.examples): 3}
     back = here.rows(here.names.examples)[3:]
     assert [(row.key, row.value, row.timestamp_ms) for row in back] == [
         (letter.key, letter.value, letter.event_time_ms) for letter in large
@@ -236,7 +236,7 @@ def test_a_value_that_a_letter_left_out_is_read_from_the_input(world: Callable[.
 
 
 def test_a_replay_names_the_letters_whose_input_is_gone(world: Callable[..., DeadLetterTopics]) -> None:
-    """If retention deleted the input, or its offset has another record, `replay` sends nothing instead, and says so."""
+    """If retention deleted the input, or its offset has another record, `resend` sends nothing instead, and says so."""
     here = world()
     large = _large_inputs(here, 4)
     here.backend.delete_before(TopicPartition(here.names.examples, 0), 1)
@@ -248,7 +248,7 @@ def test_a_replay_names_the_letters_whose_input_is_gone(world: Callable[..., Dea
         origin = f"{here.names.examples}[0] offset {(0, 3, 3)[number]}"
         assert caught.value.lines == (f"{origin}: {why}",)
         assert show_letter(here.cluster, here.config, RecordId(0, number)).to_plain()["problem"] == why
-    done = here.replay()
+    done = here.resend()
     assert done.refused == {INPUT_DELETED: ["0:0"], INPUT_DIFFERS: ["0:1", "0:2"]}
     assert not done.ok
     assert [row.value for row in here.rows(here.names.examples)][3:] == [large[1].value]
@@ -258,7 +258,7 @@ def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable
     """The record that is sent back would have lost its headers silently."""
     here = world()
     here.write([Letter("unknown-stream", encoded(1)[0], 0, headers=UNREADABLE_HEADERS)])
-    done = here.replay()
+    done = here.resend()
     assert list(done.refused.values()) == [["0:0"]]
     assert not here.rows(here.names.examples)
 
@@ -268,7 +268,7 @@ def test_a_replay_reports_records_that_are_too_old_for_the_inputs(world: Callabl
     here = world(retention_ms=86_400_000, before_max_ms=10 * 365 * 86_400_000)
     for number, time_ms in enumerate((START_MS, SystemClock().now_ms(), START_MS // 1_000)):
         here.write([Letter("undecodable", b"x", number, event_time_ms=time_ms)])
-    assert ((done := here.replay()).old.total(), list(done.refused.values())) == (1, [["0:4"]])
+    assert ((done := here.resend()).old.total(), list(done.refused.values())) == (1, [["0:4"]])
 
 
 def _chosen(world: DeadLetterTopics, **chosen: object) -> list[int]:
@@ -277,7 +277,7 @@ def _chosen(world: DeadLetterTopics, **chosen: object) -> list[int]:
 
 
 def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None:
-    """`list` and `replay` select letters by reason, stream, time, partition and offset, alone and combined."""
+    """`list` and `resend` select letters by reason, stream, time, partition and offset, alone and combined."""
     here = world(2)
     here.write(
         [
@@ -313,9 +313,9 @@ def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None
         "        1 unknown-stream",
         "        1 late-label",
     ]
-    done = here.replay(Selection(reasons=frozenset({"undecodable"})), limit=2)
+    done = here.resend(Selection(reasons=frozenset({"undecodable"})), limit=2)
     assert (done.sent.total(), done.left) == (2, 1)
-    done = here.replay(Selection(reasons=frozenset({"undecodable"})))
+    done = here.resend(Selection(reasons=frozenset({"undecodable"})))
     assert (done.sent.total(), done.before) == (1, 2)
     after = list_letters(here.cluster, here.config, EVERYTHING, 50)
     assert [line.is_sent_back for line in after.lines] == [True, False, True, False, True]
@@ -350,7 +350,7 @@ def test_a_dead_letter_is_shown_with_every_byte(world: Callable[..., DeadLetterT
         assert line in text
     value = encoded(1)[0] or b""
     assert text[-2].startswith(f"  00000000  {value[:16].hex(' ')}  ")
-    here.replay(Selection(record_ids=frozenset({RecordId(0, 0)})))
+    here.resend(Selection(record_ids=frozenset({RecordId(0, 0)})))
     again = show_letter(here.cluster, here.config, RecordId(0, 0))
     assert any(line.startswith("sent back    at 20") for line in again.texts())
     assert (again.to_plain()["is_sent_back"], again.to_plain()["detail"]) == (True, "the detail")
@@ -365,7 +365,7 @@ def test_a_dead_letter_that_does_not_exist_is_named(world: Callable[..., DeadLet
     """A typing error must not look like an empty topic."""
     here = world()
     here.write(make_letters(1))
-    here.replay()
+    here.resend()
     end = here.cluster.watermarks(TopicPartition(here.names.dead_letters, 0)).high
     mark = here.rows(here.names.dead_letters)[-1].offset
     for place, message in (
@@ -378,9 +378,9 @@ def test_a_dead_letter_that_does_not_exist_is_named(world: Callable[..., DeadLet
         with pytest.raises(ConfigurationError, match=message):
             show_letter(here.cluster, here.config, place)
     with pytest.raises(ConfigurationError, match=rf"\[0\] offset {end + 9}: no dead letter here"):
-        here.replay(Selection(record_ids=frozenset({RecordId(0, 0), RecordId(0, end + 9)})))
+        here.resend(Selection(record_ids=frozenset({RecordId(0, 0), RecordId(0, end + 9)})))
     with pytest.raises(ConfigurationError, match="no reason 'undecodabel'; did you mean undecodable"):
-        here.replay(Selection(reasons=frozenset({"undecodabel"})))
+        here.resend(Selection(reasons=frozenset({"undecodabel"})))
     elsewhere = Config.model_validate({"kafka": {"topic_prefix": "nowhere-"}})
     with pytest.raises(TopicError, match="nowhere-dead-letters: the topic does not exist"):
         list_letters(here.cluster, elsewhere, EVERYTHING, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from stream_app.backends.base import CLIENT_NAME, TopicPartition
 from stream_app.errors import FencedError, TransactionAbortedError
-from tests.contract.backends import Backend, Member, numbered, outputs, settle, wait_for_offsets, wait_for_values
+from tests.contract.backends import Backend, Member, numbered, outputs, poll_until, wait_for_offsets, wait_for_values
 
 
 def test_offsets_as_of_an_empty_group(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
@@ -30,7 +30,7 @@ def test_offsets_as_of_an_empty_group(backend: Backend, topic: Callable[..., str
     write(b"1", {two: 0})
     wait_for_offsets(cluster, group, {one: first[one], two: 0})
     member = Member(backend.source(group), [name])
-    settle([member], lambda: len(member.assigned) == 2)
+    poll_until([member], lambda: len(member.assigned) == 2)
     assert list(cluster.members(group)) == [CLIENT_NAME]
     with pytest.raises(TransactionAbortedError):
         write(b"refused", {one: 9})

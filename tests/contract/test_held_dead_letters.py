@@ -1,4 +1,4 @@
-"""`areba dlq replay` behind an open transaction of another producer, on both backends."""
+"""`areba dlq resend` behind an open transaction of another producer, on both backends."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_a_transaction_that_stays_open_is_named(backend: Backend, prefix: str) -
     here.write([Letter("undecodable", b"x", 9)], other)
     wait_for_records(here.backend, TopicPartition(here.names.dead_letters, 0), 5)
     with pytest.raises(StateError) as caught:
-        here.replay()
+        here.resend()
     assert caught.value.code is ErrorCode.HELD_BACK
     other.abort()
-    assert here.replay().sent.total() == 3
+    assert here.resend().sent.total() == 3

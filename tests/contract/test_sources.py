@@ -17,8 +17,8 @@ from tests.contract.backends import (
     Positions,
     numbered,
     outputs,
+    poll_until,
     read,
-    settle,
     to_end,
 )
 
@@ -33,7 +33,7 @@ def _filled(backend: Backend, name: str, partitions: int, count: int) -> None:
 
 def _member(backend: Backend, prefix: str, *names: str) -> Member:
     member = Member(backend.source(prefix + "group"), names)
-    settle([member], lambda: bool(member.assigned))
+    poll_until([member], lambda: bool(member.assigned))
     return member
 
 
@@ -216,7 +216,7 @@ def test_members_share_equal_partition_numbers_of_all_topics(
     assert first.assigned == tuple(sorted(TopicPartition(n, p) for n in names for p in range(5)))
     second = Member(backend.source(prefix + "group"), names)
     members = [first, second]
-    settle(members, lambda: len(first.assigned) + len(second.assigned) == 10 and bool(second.assigned))
+    poll_until(members, lambda: len(first.assigned) + len(second.assigned) == 10 and bool(second.assigned))
     numbers = [{p.partition for p in member.assigned} for member in members]
     for member, own in zip(members, numbers, strict=True):
         assert set(member.assigned) == {TopicPartition(n, p) for n in names for p in own}
@@ -224,7 +224,7 @@ def test_members_share_equal_partition_numbers_of_all_topics(
     assert first.events == ["assign", "revoke", "assign"], "all is given up before anything is given"
     second.source.close()
     assert second.events[-1] == "revoke"
-    settle([first], lambda: len(first.assigned) == 10)
+    poll_until([first], lambda: len(first.assigned) == 10)
 
 
 def test_a_rebalance_in_mid_flow_gives_nothing_twice_or_stale(
@@ -340,7 +340,7 @@ def test_partitions_of_a_number_stay_together_in_topics_that_have_grown(
         _filled(backend, name, 2, 10)
     joined = [Member(backend.source(prefix + "group"), names, partitions=2) for _ in range(members)]
     wanted = sorted(TopicPartition(name, number) for name in names for number in range(2))
-    settle(
+    poll_until(
         joined,
         lambda: all(one.events for one in joined) and sorted(p for one in joined for p in one.assigned) == wanted,
     )

@@ -35,7 +35,7 @@ def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., s
 
 
 def test_a_sender_knows_what_it_has_written(backend: Backend, topic: Callable[..., str]) -> None:
-    """The manifest of a replay names the offsets, and `areba verify` relies on them."""
+    """The manifest of a resend names the offsets, and `areba verify` relies on them."""
     name = topic("in", partitions=3)
     other, sender = backend.sender(), backend.sender()
     other.send(name, b"k", b"not ours", START_MS, partition=0)
@@ -48,7 +48,7 @@ def test_a_sender_knows_what_it_has_written(backend: Backend, topic: Callable[..
 
 
 def test_a_record_that_cannot_be_delivered_is_an_error(backend: Backend, topic: Callable[..., str]) -> None:
-    """A replay that lost records silently would look like a model that never saw them."""
+    """A resend that lost records silently would look like a model that never saw them."""
     name = topic("in", settings={"max.message.bytes": "2000"})
     sender = backend.sender()
 

@@ -18,9 +18,9 @@ from tests.contract.backends import (
     log_values,
     numbered,
     outputs,
+    poll_until,
     read,
     read_log,
-    settle,
     to_end,
     wait_for_offsets,
     wait_for_records,
@@ -131,7 +131,7 @@ def test_an_open_transaction_holds_back_what_comes_after_it(
 
 def _member(backend: Backend, prefix: str, place: TopicPartition) -> Member:
     member = Member(backend.source(prefix + "group"), [place.topic])
-    settle([member], lambda: bool(member.assigned))
+    poll_until([member], lambda: bool(member.assigned))
     return member
 
 
@@ -247,7 +247,7 @@ def test_offsets_of_an_older_generation_are_refused(backend: Backend, topic: Cal
     member = _member(backend, prefix, TopicPartition(name, 0))
     old = member.source.group_metadata()
     other = Member(backend.source(prefix + "group"), [name])
-    settle([member, other], lambda: len(member.assigned) == len(other.assigned) == 1)
+    poll_until([member, other], lambda: len(member.assigned) == len(other.assigned) == 1)
     transaction = backend.transaction(prefix + "a")
 
     def late() -> None:
@@ -321,7 +321,7 @@ def test_a_header_name_may_be_any_bytes(backend: Backend, topic: Callable[..., s
         ],
     )
     member = Member(backend.source(prefix + "group"), [place.topic])
-    settle([member], lambda: bool(member.assigned))
+    poll_until([member], lambda: bool(member.assigned))
     member.source.start_at({place: 0})
     found: dict[int, Sequence[Header]] = {}
     values: list[bytes | None] = []
@@ -378,7 +378,7 @@ def test_a_large_round_comes_through_in_order(backend: Backend, topic: Callable[
         transaction.produce(TopicPartition(name, number), outputs(values))
     transaction.commit()
     member = Member(backend.source(prefix + "group"), [name])
-    settle([member], lambda: bool(member.assigned))
+    poll_until([member], lambda: bool(member.assigned))
     member.source.start_at(dict.fromkeys(member.assigned, 0))
     seen = read(member.source, to_end(*member.assigned), max_records=7_000)
     assert seen.values == dict.fromkeys(member.assigned, values)

@@ -26,8 +26,8 @@ from stream_app.recovery import changelog
 from stream_app.snapshot.format import (
     FORMAT,
     Entry,
+    Location,
     Manifest,
-    Place,
     Snapshot,
     checksum_of,
     chunk_key,
@@ -234,7 +234,7 @@ class _Records:
         """Do nothing."""
 
 
-def _read(rows: Sequence[tuple[int, bytes | None, bytes | None]], manifest: Place) -> changelog.Loaded:
+def _read(rows: Sequence[tuple[int, bytes | None, bytes | None]], manifest: Location) -> changelog.Loaded:
     """Return what a changelog of these rows gives."""
     reading = changelog.load(_Records(rows), (Snapshot(manifest, 0),), PARTITION, TOPICS)
     while True:
@@ -250,7 +250,7 @@ def test_claims_of_size_take_no_memory(original: Original) -> None:
     huge = original.entries[0].model_copy(update={"length": 1 << 30, "chunks": 1_193, "offset": 0})
     manifest = original.manifest(original.contents).model_copy(update={"entries": (huge,)})
     text = manifest.to_bytes()
-    place = Place(5, 1, len(text), checksum_of(text))
+    place = Location(5, 1, len(text), checksum_of(text))
     rows = [(0, chunk_key(huge.key, 0), b"x" * 100), (5, chunk_key("1/manifest", 0), text)]
     tracemalloc.start()
     loaded = _read(rows, place)
@@ -275,7 +275,7 @@ def test_another_tasks_or_a_newer_snapshot(original: Original) -> None:
         read_manifest(manifest.model_copy(update={"format": FORMAT + 1}).to_bytes(), "offset 7")
     text = manifest.model_copy(update={"partition": PARTITION + 1}).to_bytes()
     rows = [(5, chunk_key("1/manifest", 0), text)]
-    loaded = _read(rows, Place(5, 1, len(text), checksum_of(text)))
+    loaded = _read(rows, Location(5, 1, len(text), checksum_of(text)))
     [damage] = loaded.damage
     assert damage.startswith(f"changelog[{PARTITION}] offset 5, manifest: ")
     assert damage.endswith(f"[{ErrorCode.STATE_UNUSABLE}]")

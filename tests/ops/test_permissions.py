@@ -136,7 +136,7 @@ def _operate(operator: Member, subscriber: Member) -> None:
         ("explain", "alpha", "a-1"),
         ("watch", "--once", "--interval", "0"),
         ("dlq", "show", f"{letter['partition']}:{letter['offset']}"),
-        ("dlq", "replay", "--all", "--dry-run"),
+        ("dlq", "resend", "--all", "--dry-run"),
         ("state", "list"),
         ("state", "export", "alpha", "areba", file),
         ("state", "skip"),
@@ -154,7 +154,7 @@ def _operate(operator: Member, subscriber: Member) -> None:
     assert wrong == {"rights", "identity"}, "those of a worker: the command runs as the worker's principal"
     operator.command("reset", "alpha")
     operator.command("state", "import", file, "alpha", "areba")
-    assert "1" in operator.command("dlq", "replay", "--all")
+    assert "1" in operator.command("dlq", "resend", "--all")
     assert subscriber.command("tail", "predictions")
     with pytest.raises(TopicError, match=f"topic {subscriber.config.topics.examples}"):  # it reads all topics
         Watcher(subscriber.cluster, subscriber.config, SystemClock())
@@ -207,8 +207,8 @@ def test_no_role_can_do_more(members: Mapping[Role, Member]) -> None:
         assert allowed == {place: set() if place in hidden else wanted[place] for place in wanted}, member.role
         cluster = admin.describe_cluster(include_authorized_operations=True).result(DEADLINE_S)
         assert not cluster.authorized_operations, member.role
-        ids = {f"{application}/another", f"{application}/dlq/replay", "strangers/w"}
-        own = {"worker": ids - {"strangers/w"}, "operator": {f"{application}/dlq/replay"}}.get(member.role, set())
+        ids = {f"{application}/another", f"{application}/dlq/resend", "strangers/w"}
+        own = {"worker": ids - {"strangers/w"}, "operator": {f"{application}/dlq/resend"}}.get(member.role, set())
         for name in ids - own:
             assert f"Write on transactional id {name} is missing" in _error(partial(member.initialise, name))
 

@@ -15,7 +15,7 @@ from stream_app.learners.registry import METHODS, new_method
 from stream_app.pipeline.task import Task
 from stream_app.records import Floats, Longs, Operation, Side
 from stream_app.verify.reference_join import merge
-from stream_app.verify.reference_state import Predicted, Record, Settled
+from stream_app.verify.reference_state import ExpectedOutcome, Predicted, Record
 from tests.learner_oracle import Kept, Network, Queues
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.formats.ids import unpack_id
@@ -95,7 +95,11 @@ def test_scores_of_a_task() -> None:
             if isinstance(event, Predicted) and event.stream in networks:
                 score = networks[event.stream].score(opinion.oracle.features[event.stream, event.id])
                 differences.append(abs(score - opinion.predictions[event.offset, "a"].score))
-            elif isinstance(event, Settled) and event.outcome == "joined" and f"{event.stream}/a/updates" in before:
+            elif (
+                isinstance(event, ExpectedOutcome)
+                and event.outcome == "joined"
+                and f"{event.stream}/a/updates" in before
+            ):
                 networks[event.stream] = network_of(before, (2, 8, 1), f"{event.stream}/a/")
                 networks[event.stream].train(opinion.oracle.learners[event.stream, "a"].training_set())
                 steps += 1

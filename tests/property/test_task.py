@@ -38,7 +38,7 @@ from stream_app.records import (
 )
 from stream_app.serialization import codec
 from stream_app.verify.reference_join import merge
-from stream_app.verify.reference_state import Dead, Event, Record, Reported, Settled
+from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Record, Reported
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
 from tests.support.rows import columns
 from tests.support.tasks import (
@@ -70,7 +70,7 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
     corrected: set[str] = set()
     metrics = iter(got)
     for event in events:
-        if isinstance(event, Settled) and event.outcome == "joined":
+        if isinstance(event, ExpectedOutcome) and event.outcome == "joined":
             assert event.delay_ms is not None
             assert event.example_offset is not None
             delays[event.stream].append(event.delay_ms)
@@ -83,7 +83,7 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
                 scored[event.stream, learner].append((answer, event.label or 0))
                 own[column] = FADING * own[column] + right
                 own[column + 1] = FADING * own[column + 1] + 1
-        elif isinstance(event, Settled) and event.corrects is not None:
+        elif isinstance(event, ExpectedOutcome) and event.corrects is not None:
             corrected.add(event.stream)
             own_labels = counted[event.stream]
             which = next(k for k, example in enumerate(own_labels) if example.offset == event.corrects)
@@ -223,7 +223,7 @@ def test_tables_that_grow(seed: int, corrections: Corrections) -> None:
     rows = run(chosen, [(examples, labels)]).rows["metrics"]
     metrics = [codec.decode_one(row.value or b"") for row in rows]
     assert any(metric.changes for metric in metrics if isinstance(metric, Metric)), "the changes were compared too"
-    corrected = [event for event in events if isinstance(event, Settled) and event.outcome == "correction"]
+    corrected = [event for event in events if isinstance(event, ExpectedOutcome) and event.outcome == "correction"]
     closed = sum(event.corrects is not None for event in corrected)
     assert (closed > 20, len(corrected) - closed > 20) == ((corrections == "correct"),) * 2
 

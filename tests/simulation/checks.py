@@ -18,10 +18,10 @@ from stream_app.pipeline.leftovers import leftovers_of
 from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
-from stream_app.records import CONFIGURATION, RESET, SEED, SKIP, STOP, Act, Commit
+from stream_app.records import CONFIGURATION, IMPORT, RESET, SKIP, STOP, Act, Commit
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import is_of_a_replay
-from stream_app.snapshot.imported_state import read_seed
+from stream_app.serialization.dead_letter import is_of_a_resend
+from stream_app.snapshot.imported_state import read_import
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 from stream_app.snapshot.stops import read_stop, stopped_text
@@ -237,7 +237,7 @@ def _compare(world: World, number: int, fresh: Fresh, what: str) -> None:
     topics = world.config("w1").topics
     for topic, expected in fresh.outputs.items():
         place = TopicPartition(getattr(topics, topic.replace("-", "_")), number)
-        rows = [row for row in world.read(place) if topic != DEAD_LETTERS or not is_of_a_replay(row.headers)]
+        rows = [row for row in world.read(place) if topic != DEAD_LETTERS or not is_of_a_resend(row.headers)]
         found = [(row.key, row.value, row.headers) for row in rows]
         if found != expected:
             same = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
@@ -342,11 +342,11 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
         fresh.task.apply(act)
         if fresh.opinion is not None:
             fresh.opinion.reset(act.text)
-    elif act.kind == SEED and fresh is not None:
+    elif act.kind == IMPORT and fresh is not None:
         world.faults.events[Event.IMPORTED] += 1
         fresh.task.apply(act)
         if fresh.opinion is not None:
-            fresh.opinion.import_state(read_seed(act.text))
+            fresh.opinion.import_state(read_import(act.text))
     elif fresh is not None and act.kind == STOP:
         fresh.stop(act)
     return fresh

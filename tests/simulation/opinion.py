@@ -4,7 +4,7 @@ from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
-from stream_app.snapshot.imported_state import Seed
+from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.verify.reference_state import Meaning, Record
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.formats.avro_reference import judge
@@ -41,9 +41,9 @@ class Opinion:
         """Restart a stream."""
         self._second.oracle.reset(stream)
 
-    def import_state(self, seed: Seed) -> None:
+    def import_state(self, imported: ImportedModel) -> None:
         """Let a learner continue from a saved state."""
-        self._second.oracle.import_state(seed)
+        self._second.oracle.import_state(imported)
 
     def check(self, examples: RawRecords, labels: RawRecords, outputs: Outputs) -> None:
         """Compare a task's outputs for a batch with the reference's.

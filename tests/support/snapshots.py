@@ -60,4 +60,4 @@ class Changelog:
         assert not places.keys() & self.contents.keys(), "a key was used twice"
         self.contents |= {blob.key: blob.content for blob in self.written}
         self.entries = tuple(places[item.key] if isinstance(item, Blob) else item for item in listed)
-        self.book.settle(places)
+        self.book.note_written(places)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
@@ -97,9 +97,9 @@ class World:
         name = getattr(self.config.topics, topic)
         self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
 
-    def place(self, config: Config | None = None) -> Place:
+    def application(self, config: Config | None = None) -> Application:
         """Return the application as commands see it."""
-        return Place(config or self.config, self.cluster, self.clock, self.open_transaction)
+        return Application(config or self.config, self.cluster, self.clock, self.open_transaction)
 
     def garbage(self, partition: int, count: int = 3, time_ms: int = 61) -> None:
         """Send values of no schema as examples of the partition's stream."""

@@ -41,7 +41,8 @@ def test_every_entry_of_the_reference_has_a_meaning() -> None:
 def test_the_programs_of_the_pages_take_only_what_is_promised() -> None:
     """Users copy these programs: what they import must not go away with a minor version."""
     taken = set()
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "lost_markers.md"]  # shows a fault
+    for path in (ROOT / "README.md", *pages):
         for program in re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
             for node in ast.walk(ast.parse(program)):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stream_app"):

@@ -55,7 +55,7 @@ def test_a_restore_shows_its_states(caplog: pytest.LogCaptureFixture) -> None:
 
     take_turns(again, until=done)
     assert {*seen} <= {*REPORTED}
-    assert {"loading", "replaying", "live"} <= {*seen}
+    assert {"loading", "reprocessing", "live"} <= {*seen}
     logged = {fields["state"] for one in caplog.records if "state" in (fields := getattr(one, "fields", {}))}
     assert logged <= {state for state in TaskState if state.is_restoring}
 

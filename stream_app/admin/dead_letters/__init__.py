@@ -6,5 +6,5 @@ topic       access to the dead-letters topic, and the set of selected letters th
 origins     the input records that became dead letters
 listing     `areba dlq list`
 show        `areba dlq show`
-replay      `areba dlq replay`
+resend      `areba dlq resend`
 """

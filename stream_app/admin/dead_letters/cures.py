@@ -1,4 +1,4 @@
-"""Which dead letters a replay does not cure."""
+"""Which dead letters a resend does not cure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,13 +17,13 @@ STOPPED = Reason.STREAM_STOPPED.text
 
 
 def warnings(reasons: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each reason for which a replay makes the same dead letter again."""
+    """Yield a warning for each reason for which a resend makes the same dead letter again."""
     for reason in sorted(set(reasons)):
         if reason == STOPPED:
-            yield f"warning: {reason}: a replay makes the same dead letter again until `areba resume STREAM`"
+            yield f"warning: {reason}: a resend makes the same dead letter again until `areba resume STREAM`"
         if reason in INCURABLE | CONDITIONAL:
             unless = " unless the configuration, the schema or the stream has changed" if reason in CONDITIONAL else ""
             yield (
-                f"warning: {reason}: a replay makes the same dead letter again{unless}; correct the producer, and let "
+                f"warning: {reason}: a resend makes the same dead letter again{unless}; correct the producer, and let "
                 "it send the record again with the same id"
             )

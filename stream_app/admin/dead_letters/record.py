@@ -7,7 +7,7 @@ from stream_app.backends.reading import Row
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, stream_of_key
 from stream_app.serialization.codec import decode_one
-from stream_app.serialization.dead_letter import DeadLetterRecord, Replay, read_dead_letter, read_replay
+from stream_app.serialization.dead_letter import DeadLetterRecord, Resend, read_dead_letter, read_resend
 from stream_app.serialization.wire_format import WireFormat
 
 
@@ -32,7 +32,7 @@ class StoredDeadLetter:
         stream: Name of the stream, from the value if it can be decoded, otherwise from the key.
         id: Id of the example or label; empty if the value cannot be decoded.
         content: The decoded value, or the error that decoding it raised.
-        replay: Which dead letter the record was before, if it had already been sent back; otherwise None.
+        resend: Which dead letter the record was before, if it had already been sent back; otherwise None.
     """
 
     record_id: RecordId
@@ -41,7 +41,7 @@ class StoredDeadLetter:
     stream: str
     id: str
     content: object
-    replay: Replay | None
+    resend: Resend | None
 
 
 def read_record(partition: int, row: Row, wire_format: WireFormat) -> StoredDeadLetter | None:
@@ -67,4 +67,4 @@ def decoded(
         stream, id_ = content.stream, content.id
     elif isinstance(content, Mark):
         stream = content.stream
-    return StoredDeadLetter(record_id, log_time_ms, dead_letter, stream, id_, content, read_replay(headers))
+    return StoredDeadLetter(record_id, log_time_ms, dead_letter, stream, id_, content, read_resend(headers))

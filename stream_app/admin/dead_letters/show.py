@@ -62,20 +62,20 @@ class ShownLetter:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document: the fields of `dlq list`, and all bytes in Base64."""
-        dead_letter, sent_back, replayed = self.record.dead_letter, self.sent_back, self.record.replay
+        dead_letter, sent_back, resent = self.record.dead_letter, self.sent_back, self.record.resend
         key, value, headers = dead_letter.original
         return {
             **replace(line_of(self.record), is_sent_back=sent_back is not None).to_plain(),
             "topic": self.topic,
             "detail": _detail(self.record),
             "sent_back": sent_back and {"offset": sent_back.offset, "timestamp_ms": sent_back.log_time_ms},
-            "before": replayed
+            "before": resent
             and {
-                "topic": replayed.topic,
-                "partition": replayed.partition,
-                "offset": replayed.offset,
-                "sent_back_ms": replayed.time_ms,
-                "attempt": replayed.attempt,
+                "topic": resent.topic,
+                "partition": resent.partition,
+                "offset": resent.offset,
+                "sent_back_ms": resent.time_ms,
+                "attempt": resent.attempt,
             },
             "key_base64": _base64(key),
             "headers": [{"name": name, "value_base64": _base64(cell)} for name, cell in headers],
@@ -134,11 +134,11 @@ def _other_kind(row: Row | None, record_id: RecordId) -> str:
     offset = read_sent_back(row.headers)
     if offset is not None:
         return f"it says that offset {offset} was sent back"
-    return "it says that a replay began" if read_start(row.headers) is not None else "another program wrote it"
+    return "it says that a resend began" if read_start(row.headers) is not None else "another program wrote it"
 
 
 def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None) -> Iterator[str]:
-    dead_letter, replay = record.dead_letter, record.replay
+    dead_letter, resend = record.dead_letter, record.resend
     key, value, headers = dead_letter.original
     yield f"dead letter  {where} offset {record.record_id.offset}"
     yield f"from         {dead_letter.origin}"
@@ -149,10 +149,10 @@ def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None) -> Itera
     yield "sent back    " + (
         f"at {format_time(sent_back.log_time_ms)} UTC (offset {sent_back.offset})" if sent_back else "no"
     )
-    if replay is not None:
+    if resend is not None:
         yield (
-            f"before       it was {printable(replay.topic)}[{replay.partition}] offset {replay.offset}, "
-            f"sent back {format_time(replay.time_ms)} UTC (attempt {replay.attempt})"
+            f"before       it was {printable(resend.topic)}[{resend.partition}] offset {resend.offset}, "
+            f"sent back {format_time(resend.time_ms)} UTC (attempt {resend.attempt})"
         )
     yield f"stream, id   {printable(record.stream)}, {printable(record.id) or 'unknown'}"
     yield f"key          {_bytes_text(key)}"

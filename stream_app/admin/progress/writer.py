@@ -19,13 +19,13 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TypeVar
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.progress.reading import READ_TIMEOUT_S, records_of
 from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.progress import last_records, progress_record
 from stream_app.errors import ErrorCode, FencedError, StateError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.lost_markers.hanging_transactions import sweep
 from stream_app.lost_markers.settle import settle
+from stream_app.lost_markers.sweeps import sweep
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Act
 from stream_app.recovery.restore import OPEN_TRANSACTION_S
@@ -39,11 +39,11 @@ Answer = TypeVar("Answer")
 
 
 @contextmanager
-def progress_writer(place: Place, *, dry_run: bool = False) -> Iterator["ProgressWriter"]:
+def progress_writer(application: Application, *, dry_run: bool = False) -> Iterator["ProgressWriter"]:
     """Yield the only writer of progress, before anything is read.
 
     Args:
-        place: The application.
+        application: The application.
         dry_run: Whether nothing is to be written: then no other command is fenced, and workers may run.
 
     Raises:
@@ -52,12 +52,12 @@ def progress_writer(place: Place, *, dry_run: bool = False) -> Iterator["Progres
         ConfigurationError: The broker refuses.
     """
     if dry_run:
-        yield ProgressWriter(place, None)
+        yield ProgressWriter(application, None)
         return
-    with closing(place.open_transaction(place.config.tools_transactional_id)) as transaction:
+    with closing(application.open_transaction(application.config.tools_transactional_id)) as transaction:
         try:
             transaction.initialise()
-            writer = ProgressWriter(place, transaction)
+            writer = ProgressWriter(application, transaction)
             writer.refuse_workers()
             yield writer
         except FencedError as error:  # before anything was written, see `write`
@@ -68,12 +68,12 @@ class ProgressWriter:
     """Writes acts to the progress of tasks.
 
     Args:
-        place: The application.
+        application: The application.
         transaction: An initialised producer with the transactional id of the commands; None for a dry run.
     """
 
-    def __init__(self, place: Place, transaction: Transaction | None) -> None:
-        self._place = place
+    def __init__(self, application: Application, transaction: Transaction | None) -> None:
+        self._application = application
         self._transaction = transaction
         self._ends: dict[int, int] = {}
 
@@ -83,8 +83,8 @@ class ProgressWriter:
         Raises:
             StateError: The group has members.
         """
-        group = self._place.config.group_id
-        members = self._place.cluster.members(group)
+        group = self._application.config.group_id
+        members = self._application.cluster.members(group)
         if members:
             raise StateError(
                 f"{group}: workers are running ({len(members)}): stop all of them, and run this command again",
@@ -101,7 +101,7 @@ class ProgressWriter:
         if self._transaction is None:
             return
         # A worker that meets a hanging transaction of this command finds its id in progress, and ends it.
-        sweep(self._transaction, self._place.config.tools_transactional_id, [self._progress(task)])
+        sweep(self._transaction, self._application.config.tools_transactional_id, [self._progress(task)])
         self._ends[task] = self._stable_end(task)
         if self._lost(task):
             raise StateError(
@@ -136,7 +136,7 @@ class ProgressWriter:
             problem = StateError(f"{error}. {_AGAIN}", ErrorCode.OVERTAKEN)
         except TransactionAbortedError as error:
             problem = error
-            transaction.initialise()  # settles the transaction, if the client had to be replaced
+            transaction.initialise()  # ends the transaction, if the client had to be replaced
         self._check_outcome(task, values, problem)
 
     def _send(
@@ -145,13 +145,13 @@ class ProgressWriter:
         task: int,
         values: Sequence[bytes],
     ) -> None:
-        progress, now_ms = self._progress(task), self._place.clock.now_ms()
+        progress, now_ms = self._progress(task), self._application.clock.now_ms()
         written: list[int] = []
         transaction.begin()
         transaction.produce(progress, OutputRecords.of([None] * len(values), values, [now_ms] * len(values)), written)
         transaction.flush()
         # The broker looks at the group only when it gets an offset; nobody reads the offset of progress.
-        group = self._place.cluster.empty_group(self._place.config.group_id)
+        group = self._application.cluster.empty_group(self._application.config.group_id)
         transaction.send_offsets({progress: self._ends[task]}, group)
         if written[0] != self._ends[task]:
             transaction.abort()
@@ -167,20 +167,20 @@ class ProgressWriter:
         """Return if what was to be written can be read, whatever answer our client got; else raise the problem."""
         self._stable_end(task)
         end = self._ends[task]  # our records would be there: an equal command writes its id first
-        found = islice(records_of(self._place.cluster, self._progress(task), end), len(values))
+        found = islice(records_of(self._application.cluster, self._progress(task), end), len(values))
         if list(found) == list(enumerate(values, end)):
             return
         self.refuse_workers()
         raise problem
 
     def _progress(self, task: int) -> TopicPartition:
-        return TopicPartition(self._place.config.topics.progress, task)
+        return TopicPartition(self._application.config.topics.progress, task)
 
     def _stable_end(self, task: int) -> int:
         """Return the end of progress once no transaction is open there."""
-        progress, clock = self._progress(task), self._place.clock
+        progress, clock = self._progress(task), self._application.clock
         until_s = clock.monotonic_s() + OPEN_TRANSACTION_S
-        while (ends := self._place.cluster.ends([progress])[progress]).stable < ends.high:
+        while (ends := self._application.cluster.ends([progress])[progress]).stable < ends.high:
             if clock.monotonic_s() > until_s:
                 raise StateError(
                     f"{progress.topic}[{task}]: a transaction is open. Start a worker, which ends it, stop the worker "
@@ -192,10 +192,10 @@ class ProgressWriter:
 
     def _lost(self, task: int) -> bool:
         """Say whether records of progress were committed that nobody can read: they have the next sequences."""
-        place = self._place
-        readable = last_records(place.cluster, self._progress(task))
-        ids = output_ids(place.cluster.topics(place.config.topics), place.config.topics)
-        outputs = logs_of(place.cluster, place.config.topics, task, ids).outputs
+        application = self._application
+        readable = last_records(application.cluster, self._progress(task))
+        ids = output_ids(application.cluster.topics(application.config.topics), application.config.topics)
+        outputs = logs_of(application.cluster, application.config.topics, task, ids).outputs
         if outputs is None:
             raise AssertionError("a worker's logs include its outputs")
         steps = settle(
@@ -205,7 +205,7 @@ class ProgressWriter:
             readable[-1].record.sequence if readable else -1,
             is_anchored=False,
         )
-        return bool(_finished(steps, place.clock).lost)
+        return bool(_finished(steps, application.clock).lost)
 
 
 _AGAIN = "Another command or a worker has started meanwhile, and nothing was written. Run this command again"

@@ -116,13 +116,13 @@ def _ended(tail: Tail) -> dict[str, list[_Ended]]:
 
 
 def _met(tails: Tails) -> dict[str, _Met]:
-    """Compare the newest labels of each stream with the outcomes and dead letters that settle them.
+    """Compare the newest labels of each stream with the outcomes and dead letters that answer them.
 
-    Where the tails do not reach back to the beginning, as many labels are compared as they settle.
+    Where the tails do not reach back to the beginning, as many labels are compared as they answer.
     """
-    settled = {*_settled(tails)}
+    answered = {*_answered(tails)}
     is_whole = tails.outcomes.is_whole and tails.dead_letters.is_whole
-    rows = tails.labels.rows if is_whole or not settled else tails.labels.rows[-len(settled) :]
+    rows = tails.labels.rows if is_whole or not answered else tails.labels.rows[-len(answered) :]
     newest_ms: dict[str, int] = {}
     for row in rows:
         stream = stream_of_key(row.key)
@@ -131,15 +131,15 @@ def _met(tails: Tails) -> dict[str, _Met]:
     for row in rows:
         stream = stream_of_key(row.key)
         before = found.setdefault(stream, _Met())
-        if row.offset in settled:
+        if row.offset in answered:
             found[stream] = before._replace(matched=before.matched + 1)
         elif row.timestamp_ms <= newest_ms[stream] - SKEW_MS:
             found[stream] = before._replace(unmatched=before.unmatched + 1)
     return found
 
 
-def _settled(tails: Tails) -> Iterator[int]:
-    """Yield the offset of each label that an outcome or a dead letter settles."""
+def _answered(tails: Tails) -> Iterator[int]:
+    """Yield the offset of each label that an outcome or a dead letter answers."""
     for row in tails.outcomes.rows:
         content = tails.outcomes.content(row)
         if isinstance(content, Outcome) and content.label_offset is not None:

@@ -117,7 +117,7 @@ class Recent(NamedTuple):
         if one.reason in ORDINARY:
             return f"{text}, more than were accepted: {ORDINARY[one.reason]} look: {where}"
         if one.reason == Reason.STREAM_STOPPED.text:
-            return f"{text}; after areba resume: areba dlq replay --reason {one.reason} --stream {quote(one.stream)}"
+            return f"{text}; after areba resume: areba dlq resend --reason {one.reason} --stream {quote(one.stream)}"
         return f"{text}; look: {where}"
 
     def to_plain(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.admin.saved_models.export_models import export_task
 from stream_app.backends.base import pair
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
@@ -93,11 +93,11 @@ def _saved_model(plain: dict[str, Any]) -> SavedModel:
     return model
 
 
-def export_all(place: Place, folder: Path, *, overwrite: bool = False) -> Iterator[str]:
+def export_all(application: Application, folder: Path, *, overwrite: bool = False) -> Iterator[str]:
     """Write every learner of the application to a folder; yield a line for each learner and each task without any.
 
     Args:
-        place: The application; its workers may be running.
+        application: The application; its workers may be running.
         folder: The folder, which must be new or empty.
         overwrite: Whether a backup in it may be replaced.
 
@@ -114,10 +114,10 @@ def export_all(place: Place, folder: Path, *, overwrite: bool = False) -> Iterat
     try:
         models: list[SavedModel] = []
         left_out: list[str] = []
-        partitions = place.partitions()
+        partitions = application.partitions()
         for task in range(partitions):
-            yield from _export_task(place, task, unfinished, models, left_out)
-        backup = Backup(place.config.application.id, partitions, tuple(models), tuple(left_out))
+            yield from _export_task(application, task, unfinished, models, left_out)
+        backup = Backup(application.config.application.id, partitions, tuple(models), tuple(left_out))
         (unfinished / MANIFEST).write_text(backup.to_json())
         if not models and has_backup:
             raise StateError(
@@ -137,9 +137,11 @@ def _tasks(left_out: Sequence[str], partitions: int) -> str:
     return f"{len(left_out)} of {partitions} tasks {'was' if len(left_out) == 1 else 'were'}"
 
 
-def _export_task(place: Place, task: int, folder: Path, models: list[SavedModel], left_out: list[str]) -> Iterator[str]:
+def _export_task(
+    application: Application, task: int, folder: Path, models: list[SavedModel], left_out: list[str]
+) -> Iterator[str]:
     try:
-        rebuilt = rebuild(place, task, None)
+        rebuilt = rebuild(application, task, None)
     except StateError as problem:
         if problem.code is ErrorCode.NEVER_COMMITTED:
             yield f"task {task}: has no models yet"
@@ -148,7 +150,7 @@ def _export_task(place: Place, task: int, folder: Path, models: list[SavedModel]
             yield left_out[-1]
         return
     before = len(models)
-    for written in export_task(place.config, task, rebuilt, folder / f"task-{task}"):
+    for written in export_task(application.config, task, rebuilt, folder / f"task-{task}"):
         source = written.file.source
         file = str(written.path.relative_to(folder))
         models.append(SavedModel(source["stream"], source["learner"], task, written.champion, file, source["digest"]))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from stream_app.admin.history import Rebuilt
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.backends.base import pair
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
@@ -67,11 +67,13 @@ def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner
     return ModelFile(state, settings, held.features, source)
 
 
-def export(place: Place, stream: str, learner: str, path: Path, task: int | None, at: tuple[int, int] | None) -> str:
+def export(
+    application: Application, stream: str, learner: str, path: Path, task: int | None, at: tuple[int, int] | None
+) -> str:
     """Write a learner to a file; return a line for people.
 
     Args:
-        place: The application.
+        application: The application.
         stream: Name of the learner's stream.
         learner: Name of the learner.
         path: The file to be written.
@@ -83,8 +85,8 @@ def export(place: Place, stream: str, learner: str, path: Path, task: int | None
         StateError: There is no such commit, or the state cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = place.task_of(stream, task)
-    file = model_file(place.config, number, rebuild(place, number, at), stream, learner)
+    number = application.task_of(stream, task)
+    file = model_file(application.config, number, rebuild(application, number, at), stream, learner)
     path.write_bytes(file.to_bytes())
     return f"{path}: {stream}/{learner} at offsets {file.source['offsets']}, digest {file.source['digest']}"
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.progress.writer import progress_writer
 from stream_app.admin.saved_models.backup import Backup, SavedModel, read_backup
 from stream_app.admin.saved_models.import_model import Rehearsal
@@ -21,11 +21,13 @@ from stream_app.snapshot.format import Arrays
 from stream_app.snapshot.model_file import ModelFile, digest_of, read_model_file
 
 
-def import_all(place: Place, folder: Path, *, overwrite: bool = False, dry_run: bool = False) -> Iterator[str]:
+def import_all(
+    application: Application, folder: Path, *, overwrite: bool = False, dry_run: bool = False
+) -> Iterator[str]:
     """Let every learner continue from its file of a backup; yield a line for each of them.
 
     Args:
-        place: The application.
+        application: The application.
         folder: A folder of `areba state export --all`.
         overwrite: Whether models of this application that have a state of their own are replaced.
         dry_run: Whether to only yield the lines.
@@ -44,12 +46,12 @@ def import_all(place: Place, folder: Path, *, overwrite: bool = False, dry_run: 
     misplaced = _misplaced(backup)
     by_task: dict[int, list[SavedModel]] = defaultdict(list)
     for model in backup.models:
-        by_task[place.task_of(model.stream, None)].append(model)
+        by_task[application.task_of(model.stream, None)].append(model)
     left_out = 0
-    with progress_writer(place, dry_run=dry_run) as writer:
+    with progress_writer(application, dry_run=dry_run) as writer:
         for task, models in sorted(by_task.items()):
             writer.begin(task)
-            rehearsal = Rehearsal(place, task)
+            rehearsal = Rehearsal(application, task)
             lines, refused = _rehearse(rehearsal, folder, models, misplaced, overwrite=overwrite)
             if rehearsal.models:
                 writer.write(task, rehearsal.acts)
@@ -57,7 +59,7 @@ def import_all(place: Place, folder: Path, *, overwrite: bool = False, dry_run: 
             yield from (f"task {task}: {line}" for line in lines)
             left_out += refused
     known, verb = len(backup.models), "would be" if dry_run else "are"
-    yield f"{known - left_out:,} of {known:,} models {verb} in {place.config.application.id}"
+    yield f"{known - left_out:,} of {known:,} models {verb} in {application.config.application.id}"
     if left_out or backup.left_out:
         raise StateError(
             f"{folder}: {left_out:,} models were left out, and {len(backup.left_out)} tasks are missing in the backup"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stream_app import __version__
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.admin.progress.reading import since_last_commit
 from stream_app.admin.progress.writer import progress_writer
 from stream_app.backends.base import TopicPartition
@@ -16,21 +16,20 @@ from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError
 from stream_app.pipeline.stream_state import without_seen
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, SEED, Act
+from stream_app.records import CONFIGURATION, IMPORT, Act
 from stream_app.snapshot.identity import RULES
-from stream_app.snapshot.imported_state import Seed
+from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.model_file import ModelFile, digest_of, read_model_file
 from stream_app.snapshot.parts import in_parts, whole_acts
-from stream_app.snapshot.progress_order import next_sequence
 
 
 def import_model(
-    place: Place, file: Path, stream: str, learner: str, task: int | None, *, dry_run: bool = False
+    application: Application, file: Path, stream: str, learner: str, task: int | None, *, dry_run: bool = False
 ) -> Iterator[str]:
     """Let a learner continue from a file of `areba state export`; yield lines for people.
 
     Args:
-        place: The application.
+        application: The application.
         file: The model file.
         stream: Name of the learner's stream, which need not be the stream that the state was exported from.
         learner: Name of the learner; likewise.
@@ -42,11 +41,11 @@ def import_model(
         StateError: Workers run, another command has started, or the state does not fit; nothing was written.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = place.task_of(stream, task)
+    number = application.task_of(stream, task)
     saved = read_model_file(str(file))
-    with progress_writer(place, dry_run=dry_run) as writer:
+    with progress_writer(application, dry_run=dry_run) as writer:
         writer.begin(number)
-        rehearsal = Rehearsal(place, number)
+        rehearsal = Rehearsal(application, number)
         rehearsal.add_model(stream, learner, saved)
         writer.write(number, rehearsal.acts)
     yield from rehearsal.taken_over
@@ -60,7 +59,7 @@ class Rehearsal:
     It begins with the newest state of the task, under the settings of the configuration file.
 
     Args:
-        place: The application.
+        application: The application.
         number: Number of the task.
 
     Attributes:
@@ -75,23 +74,23 @@ class Rehearsal:
         UnknownOutcomeError: The broker did not answer in time.
     """
 
-    def __init__(self, place: Place, number: int) -> None:
-        newest, self._sequence = newest_task(place, number)
+    def __init__(self, application: Application, number: int) -> None:
+        newest, self._sequence = newest_task(application, number)
         self.acts: list[Act] = []
         self.models = 0
         self.taken_over: tuple[str, ...] = ()
-        settings = place.config.task_settings()
+        settings = application.config.task_settings()
         if newest is not None:
             settings = as_recorded(settings, newest.settings)
             changed = changes(newest.settings, settings, newest.running())
             if changed.refused:
                 raise ConfigurationError(changed.refused)
             self.taken_over = changed.taken_over
-        topics = place.config.topics
+        topics = application.config.topics
         self.task = newest or Task(number, settings, (topics.examples, topics.labels))
         if newest is None or newest.settings.to_json() != settings.to_json():
             self._add(
-                Act(self._sequence + 1, CONFIGURATION, __version__, settings.to_json(), RULES, place.partitions())
+                Act(self._sequence + 1, CONFIGURATION, __version__, settings.to_json(), RULES, application.partitions())
             )
 
     def add_model(self, stream: str, learner: str, saved: ModelFile) -> None:
@@ -100,8 +99,8 @@ class Rehearsal:
         Raises:
             StateError: The state does not fit; there is no act for it.
         """
-        seed = Seed(stream, learner, saved.features, saved.settings, without_seen(saved.state))
-        self._add(Act(self._sequence + 1, SEED, __version__, seed.text()))
+        imported = ImportedModel(stream, learner, saved.features, saved.settings, without_seen(saved.state))
+        self._add(Act(self._sequence + 1, IMPORT, __version__, imported.text()))
         self.models += 1
 
     def _add(self, act: Act) -> None:
@@ -117,14 +116,15 @@ def as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
     return limited.with_schema_ids(recorded.schema_ids)
 
 
-def newest_task(place: Place, number: int) -> tuple[Task | None, int]:
+def newest_task(application: Application, number: int) -> tuple[Task | None, int]:
     """Return a task after all of its recorded commits and acts, and its last sequence; None and -1 without any.
 
     Raises:
         StateError: The task cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    recorded = since_last_commit(place.cluster, TopicPartition(place.config.topics.progress, number))
+    recorded = since_last_commit(application.cluster, TopicPartition(application.config.topics.progress, number))
+    sequence = recorded[-1].sequence if recorded else -1
     if next(whole_acts(recorded), None) is None:
-        return None, next_sequence(recorded) - 1
-    return rebuild(place, number, None).task, next_sequence(recorded) - 1
+        return None, sequence
+    return rebuild(application, number, None).task, sequence

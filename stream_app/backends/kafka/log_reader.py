@@ -27,10 +27,10 @@ from stream_app.backends.kafka.settings import (
 )
 from stream_app.errors import UnknownOutcomeError
 
-SILENT_S = 1.0
+_SILENT_S = 1.0
 """Time without any answer after which a reader asks whether it may see its partition."""
 
-FOLLOWER_TUNING: Mapping[str, object] = MappingProxyType(
+_FOLLOWER_TUNING: Mapping[str, object] = MappingProxyType(
     {
         "fetch.wait.max.ms": 250,  # people look at the result: a hundred requests a second would only slow workers down
         "queued.max.messages.kbytes": 16_384,
@@ -135,7 +135,7 @@ class KafkaLogReader:
         Raises:
             TopicError: The broker refuses.
         """
-        if self._is_visible or time.monotonic() < self._asked_s + SILENT_S:
+        if self._is_visible or time.monotonic() < self._asked_s + _SILENT_S:
             return
         if self._asked is None:
             self._asked = start_call(partial(query_watermarks, self._admin, self._partition))
@@ -171,7 +171,7 @@ class KafkaLogFollower:
         self._outages = Outages(bootstrap_servers, (settings or {}).get("ssl.ca.location"))
         # if a topic was truncated or created again, its present records are read
         own = {"group.id": group_id, "auto.offset.reset": "earliest"}
-        layers = (CONSUMER_TUNING, FOLLOWER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
+        layers = (CONSUMER_TUNING, _FOLLOWER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
         self._consumer: Consumer = create_client(Consumer, client_settings(bootstrap_servers, self._outages, *layers))
         self._next: dict[TopicPartition, int] = {}
         self._refusals: dict[TopicPartition, str] = {}

@@ -17,10 +17,10 @@ LOGGER = logging.getLogger("areba.kafka")
 MAX_CAUSES = 8
 """Brokers of which the last error is kept; a client connects to few brokers at a time."""
 
-SHOWN_CAUSES = 3
+_SHOWN_CAUSES = 3
 """Different causes that one line names."""
 
-MAX_REFUSED = 100
+_MAX_REFUSED = 100
 """Different refusals whose last line is remembered."""
 
 _BROKER = re.compile(r"^(?:\w+: )?(?:\w+://)?(\S+?:\d+)(?:/\S+)?: ")
@@ -114,7 +114,7 @@ class Outages:
         key, now_s = _DIGITS.sub("", text), time.monotonic()
         if now_s - self._refused_s.get(key, -timeouts.REFUSED_INTERVAL_S) < timeouts.REFUSED_INTERVAL_S:
             return
-        if len(self._refused_s) >= MAX_REFUSED:
+        if len(self._refused_s) >= _MAX_REFUSED:
             self._refused_s.clear()
         self._refused_s[key] = now_s
         log_lines.REQUEST_REFUSED.log(LOGGER, problem=text)
@@ -128,7 +128,7 @@ class Outages:
     def _shown(self) -> list[_Cause]:
         """Return the newest causes, or the newest broken connections if there is no cause."""
         known = list(reversed([*self._causes.values()]))
-        return ([cause for cause in known if cause.is_cause] or known)[:SHOWN_CAUSES]
+        return ([cause for cause in known if cause.is_cause] or known)[:_SHOWN_CAUSES]
 
     def look_at_certificate(self) -> None:
         """Find out why a certificate is not trusted, if that is the cause: the client does not say."""

@@ -22,7 +22,7 @@ from stream_app.backends.kafka.messages import client_partitions
 from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.errors import UnknownOutcomeError
 
-NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """A topic id of zeros (KIP-516): the broker has no id for the topic."""
 
 
@@ -112,7 +112,7 @@ def query_newest_timestamp(admin: AdminClient, partitions: Sequence[TopicPartiti
 def topic_id_text(found: object) -> str:
     """Return a topic id as Kafka's tools print it, in URL-safe base64; empty for brokers before KIP-516."""
     text = str(found)
-    return "" if text == NO_TOPIC_ID else text.replace("+", "-").replace("/", "_")
+    return "" if text == _NO_TOPIC_ID else text.replace("+", "-").replace("/", "_")
 
 
 def query_kept(admin: AdminClient, partitions: Sequence[TopicPartition]) -> KeptRecords:

@@ -20,7 +20,7 @@ from stream_app.records import Header
 _TIME_CODES = frozenset({KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
 """Codes of a batch with a record whose timestamp is refused: the broker gives all its records the same code."""
 
-DEFAULT_AFTER_MAX_MS = 3_600_000
+_DEFAULT_AFTER_MAX_MS = 3_600_000
 """A refused record that is nearer to the present was refused for another reason, or because of another record."""
 
 
@@ -108,7 +108,7 @@ class KafkaSender:
 
     def _raise_failed(self) -> NoReturn:
         distance_ms, time_ms, place = self._refused
-        is_time = distance_ms > DEFAULT_AFTER_MAX_MS
+        is_time = distance_ms > _DEFAULT_AFTER_MAX_MS
         text = refused_time_text(place, time_ms) if is_time else f"first: {self._first_failure}"
         raise DeliveryError(f"{self._failed} of {self._sent} records were not delivered; {text}")
 

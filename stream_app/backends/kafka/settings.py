@@ -26,7 +26,7 @@ from stream_app.errors import ConfigurationError
 
 LOGGER = logging.getLogger("areba.kafka")
 
-OTHER_CLUSTER = "CLUSTERID"
+_OTHER_CLUSTER = "CLUSTERID"
 """The facility of the line in which librdkafka says that a broker belongs to another cluster than the client knows."""
 
 READER_GROUP = "areba/log-reader"
@@ -101,7 +101,7 @@ CLIENT_PROBLEM = "kafka settings: "
 Client = TypeVar("Client")
 """A client of confluent-kafka, or ours."""
 
-RETRIED = ": retrying"
+_RETRIED = ": retrying"
 """The end of a line about a request that the client sends again."""
 
 _ADMIN_PREFIXES = ("security.", "ssl.", "sasl.", "socket.", "broker.", "client.", "enable.ssl")
@@ -123,9 +123,9 @@ class _ClientLogger:
 
     def line(self, level: int, facility: str, text: str) -> None:
         """Pass a line on."""
-        is_effect = self._outages.is_suspected and facility != OTHER_CLUSTER
+        is_effect = self._outages.is_suspected and facility != _OTHER_CLUSTER
         is_about_connection = is_effect or facility in {"FAIL", "ERROR"}
-        is_quiet = is_about_connection or text.endswith(RETRIED)
+        is_quiet = is_about_connection or text.endswith(_RETRIED)
         LOGGER.log(logging.DEBUG if is_quiet else level, "%s: %s", facility, text)
 
 

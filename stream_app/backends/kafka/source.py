@@ -31,10 +31,10 @@ from stream_app.backends.kafka.settings import (
 )
 from stream_app.errors import FencedError, OffsetGoneError, OutageError
 
-SEEK_ATTEMPTS = 20
+_SEEK_ATTEMPTS = 20
 """A partition accepts a seek once its fetcher has started, some milliseconds after the partition was assigned."""
 
-NO_PARTITION = 2**31 - 1
+_NO_PARTITION = 2**31 - 1
 """A partition of which no transaction has ever sent an offset. The client waits for the end of a transaction that holds
 the offset it asks for, and a transaction that an outage has left hanging ends only when the worker works again."""
 
@@ -148,11 +148,11 @@ class KafkaSource:
             self._consumer.resume(p for p in offsets if p not in self._paused)
 
     def _seek_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        for attempt in range(SEEK_ATTEMPTS):
+        for attempt in range(_SEEK_ATTEMPTS):
             try:
                 self._consumer.seek(offsets)
             except KafkaException as problem:
-                if kafka_error(problem).code() != WRONG_STATE or attempt == SEEK_ATTEMPTS - 1:
+                if kafka_error(problem).code() != WRONG_STATE or attempt == _SEEK_ATTEMPTS - 1:
                     raise
                 time.sleep(timeouts.RETRY_PAUSE_S)
             else:
@@ -268,7 +268,7 @@ class KafkaSource:
     def finds_group(self, partition: TopicPartition, timeout_s: float) -> bool:
         """Wait until the coordinator of the group answers; see `base.Source.finds_group`."""
         deadline = time.monotonic() + timeout_s
-        never_committed = partition._replace(partition=NO_PARTITION)
+        never_committed = partition._replace(partition=_NO_PARTITION)
         while True:
             try:
                 self._consumer.committed([never_committed], timeouts.COORDINATOR_ATTEMPT_S)

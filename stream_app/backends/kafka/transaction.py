@@ -69,7 +69,7 @@ class KafkaTransaction:
     """`base.Transaction` as a transactional producer.
 
     A client that fails, or does not return in time, is replaced by a new one. Where the old client would wait for its
-    timeouts, or forever, `init_transactions` of the new client settles the transaction (KIP-98: the coordinator aborts
+    timeouts, or forever, `init_transactions` of the new client ends the transaction (KIP-98: the coordinator aborts
     it, or completes the commit that it had begun) and fences everything that the old client still has in flight. The
     logs say whether the transaction was committed.
     """
@@ -313,7 +313,7 @@ class KafkaTransaction:
         """Replace the client by a new one.
 
         Raises:
-            TransactionAbortedError: The client was replaced; initialising the new one settles the transaction.
+            TransactionAbortedError: The client was replaced; initialising the new one ends the transaction.
             UnknownOutcomeError: Calls of too many replaced clients still block.
         """
         self._check_for_outage(reason)

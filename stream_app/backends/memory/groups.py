@@ -19,7 +19,7 @@ class GroupMetadata(NamedTuple):
     generation: int
 
 
-class GroupMember:
+class _GroupMember:
     """One member of a group.
 
     Attributes:
@@ -40,7 +40,7 @@ class GroupMember:
         self.assigned: tuple[TopicPartition, ...] = ()
 
 
-class ConsumerGroup:
+class _ConsumerGroup:
     """One group.
 
     Attributes:
@@ -53,7 +53,7 @@ class ConsumerGroup:
     """
 
     def __init__(self) -> None:
-        self.members: dict[str, GroupMember] = {}
+        self.members: dict[str, _GroupMember] = {}
         self.names = 0
         self.rebalance = 0
         self.generation = 0
@@ -82,11 +82,11 @@ class GroupCoordinator:
         self._changed = changed
         self._partition_count = partition_count
         self._max_poll_interval_s = max_poll_interval_s
-        self._groups: dict[str, ConsumerGroup] = {}
+        self._groups: dict[str, _ConsumerGroup] = {}
 
-    def group(self, group_id: str) -> ConsumerGroup:
+    def group(self, group_id: str) -> _ConsumerGroup:
         """Return the group of this id; create it first if nobody has used the id."""
-        return self._groups.setdefault(group_id, ConsumerGroup())
+        return self._groups.setdefault(group_id, _ConsumerGroup())
 
     def join(self, group_id: str, topics: Sequence[str], client_id: str = CLIENT_NAME) -> str:
         """Add a member, start a rebalance and return the name of the member."""
@@ -94,7 +94,7 @@ class GroupCoordinator:
             group = self.group(group_id)
             group.names += 1
             name = f"member-{group.names:06d}"
-            group.members[name] = GroupMember(name, topics, self._now_s(), client_id)
+            group.members[name] = _GroupMember(name, topics, self._now_s(), client_id)
             group.rebalance += 1
             self._changed.notify_all()
             return name
@@ -138,7 +138,7 @@ class GroupCoordinator:
                 self._assign(group)
             return name
 
-    def _assign(self, group: ConsumerGroup) -> None:
+    def _assign(self, group: _ConsumerGroup) -> None:
         group.generation += 1
         group.completed = group.rebalance
         given: dict[str, list[TopicPartition]] = {name: [] for name in group.members}

@@ -92,7 +92,7 @@ class PartitionLog:
                 break
             if len(found) == limit:
                 return found, entry.offset
-            if is_committed_record(entry) or not (committed or entry.is_marker):
+            if _is_committed_record(entry) or not (committed or entry.is_marker):
                 found.append(entry)
         return found, max(position, stable)
 
@@ -124,7 +124,7 @@ class PartitionLog:
     def compact(self) -> None:
         """Keep the last committed record of each key, as the cleaner of a compacted topic does."""
         stable = self.stable()
-        last = {e.key: e.offset for e in self.entries if e.offset < stable and is_committed_record(e)}
+        last = {e.key: e.offset for e in self.entries if e.offset < stable and _is_committed_record(e)}
         self.entries = [e for e in self.entries if e.offset >= stable or last.get(e.key) == e.offset]
 
 
@@ -136,7 +136,7 @@ def _offset(entry: LogEntry) -> int:
     return entry.offset
 
 
-def is_committed_record(entry: LogEntry) -> bool:
+def _is_committed_record(entry: LogEntry) -> bool:
     """Say whether an entry is a record, and not part of an open or aborted transaction."""
     return not entry.is_marker and (entry.transaction is None or entry.transaction.state is TransactionState.COMMITTED)
 

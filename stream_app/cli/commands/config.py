@@ -60,9 +60,9 @@ def check_command(path: Path, *, as_json: bool) -> None:
       areba config check -c new.yaml --json | jq '.differences[].effect'
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.compare_configuration import compare  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
-    found = compare(open_place(path))
+    found = compare(open_application(path))
     for line in [json.dumps(found.to_plain())] if as_json else found.lines():
         say(line)
     sys.exit(0 if found.ok else 1)

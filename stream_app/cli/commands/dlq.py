@@ -1,4 +1,4 @@
-"""`areba dlq`: list, show and replay dead letters."""
+"""`areba dlq`: list, show and resend dead letters."""
 
 import json
 import sys
@@ -125,7 +125,7 @@ def show_command(place: str, path: Path, *, full: bool, as_json: bool) -> None:
     letter.check()
 
 
-@dlq.command("replay")
+@dlq.command("resend")
 @click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
 @CONFIG_OPTION
 @_selecting
@@ -133,7 +133,7 @@ def show_command(place: str, path: Path, *, full: bool, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1), help="Send back at most this number.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be sent.")
 @JSON_OPTION
-def replay_command(
+def resend_command(
     places: Sequence[str],
     path: Path,
     limit: int | None,
@@ -151,11 +151,11 @@ def replay_command(
 
     \b
     Examples:
-      areba dlq replay -c my.yaml --stream pumps --dry-run
-      areba dlq replay 0:4711 0:4712 -c my.yaml
-      areba dlq replay -c my.yaml --all
+      areba dlq resend -c my.yaml --stream pumps --dry-run
+      areba dlq resend 0:4711 0:4712 -c my.yaml
+      areba dlq resend -c my.yaml --all
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.dead_letters.replay import replay  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.resend import resend  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
@@ -176,7 +176,7 @@ def replay_command(
         return transaction
 
     with progress_bar("sending back") as on_progress:
-        result = replay(
+        result = resend(
             cluster,
             config,
             SystemClock(),

@@ -30,13 +30,13 @@ def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> N
     from rich.progress import track  # noqa: PLC0415  (only this command needs it)
 
     from stream_app.admin.inspect_tasks import inspect  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
-    place = open_place(path)
+    application = open_application(path)
     console = Terminal(stderr=True)
     is_hidden = not console.is_interactive  # otherwise rich writes an empty line
     watched = partial(track, description="looking at tasks", console=console, transient=True, disable=is_hidden)
-    found = inspect(place.cluster, place.config, tasks, watched)
+    found = inspect(application.cluster, application.config, tasks, watched)
     if as_json:
         for line in found.to_json().splitlines():
             say(line)

@@ -19,13 +19,13 @@ def resume(stream: str, path: Path) -> None:
 
     Correct its producer first. The command writes a mark after the last example of the stream's partition, with that
     example's timestamp, and the stream continues with the records after the mark. The records that came while the
-    stream was stopped are dead letters `stream-stopped`, which `areba dlq replay` sends back. The command prints the
+    stream was stopped are dead letters `stream-stopped`, which `areba dlq resend` sends back. The command prints the
     mark's offset. The exit status is 3 if the breaker has not stopped the stream.
 
     \b
     Examples:
       areba resume pumps -c my.yaml
-      areba dlq replay --reason stream-stopped -c my.yaml
+      areba dlq resend --reason stream-stopped -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.marks import resume as write_marks  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
@@ -142,7 +142,7 @@ def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
       areba reset pumps -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.reset import reset as reset_stream  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
-    for line in reset_stream(open_place(path), stream, task, dry_run=dry_run):
+    for line in reset_stream(open_application(path), stream, task, dry_run=dry_run):
         say(line)

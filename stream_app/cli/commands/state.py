@@ -55,24 +55,24 @@ def list_command(path: Path, tasks: Sequence[int], at: tuple[int, int] | None, *
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
     if at is not None and len(tasks) != 1:
         raise click.UsageError("--at needs one --task")
-    place = open_place(path)
-    for task in tasks or range(place.partitions()):
+    application = open_application(path)
+    for task in tasks or range(application.partitions()):
         try:
-            rebuilt = models.rebuild(place, task, at)
+            rebuilt = models.rebuild(application, task, at)
         except StateError as problem:
             if at is not None:
                 raise
             say(problem, err=True)
             continue
         if as_json:
-            for one in documents(place.config, task, rebuilt):
+            for one in documents(application.config, task, rebuilt):
                 say(json.dumps(one))
         else:
-            Terminal().print(table(place.config, task, rebuilt))
+            Terminal().print(table(application.config, task, rebuilt))
 
 
 @state.command("export")
@@ -109,16 +109,16 @@ def export_command(
       areba state export --all backup --overwrite -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.saved_models import backup, export_models  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
     chosen = _all_or_one(
         folder, ("STREAM", "LEARNER", "FILE"), (stream, learner, file), (task, at), overwrite=overwrite
     )
     if isinstance(chosen, Path):
-        for line in backup.export_all(open_place(path), chosen, overwrite=overwrite):
+        for line in backup.export_all(open_application(path), chosen, overwrite=overwrite):
             say(line)
     else:
-        say(export_models.export(open_place(path), *chosen, task, at))
+        say(export_models.export(open_application(path), *chosen, task, at))
 
 
 @state.command("import")
@@ -158,13 +158,13 @@ def import_command(
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.saved_models.import_backup import import_all  # noqa: PLC0415  (see run)
     from stream_app.admin.saved_models.import_model import import_model  # noqa: PLC0415
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
     chosen = _all_or_one(folder, ("FILE", "STREAM", "LEARNER"), (file, stream, learner), (task,), overwrite=overwrite)
     if isinstance(chosen, Path):
-        lines = import_all(open_place(path), chosen, overwrite=overwrite, dry_run=dry_run)
+        lines = import_all(open_application(path), chosen, overwrite=overwrite, dry_run=dry_run)
     else:
-        lines = import_model(open_place(path), *chosen, task, dry_run=dry_run)
+        lines = import_model(open_application(path), *chosen, task, dry_run=dry_run)
     for line in lines:
         say(line)
 
@@ -218,7 +218,7 @@ def skip_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
       areba state skip -c my.yaml --task 2
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.skip import skip  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import open_place  # noqa: PLC0415
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
 
-    for line in skip(open_place(path), tasks, dry_run=dry_run):
+    for line in skip(open_application(path), tasks, dry_run=dry_run):
         say(line)

@@ -47,7 +47,7 @@ class OwnLearner(Protocol):
         """Take over the state of a learner; raise any exception if it does not fit."""
 
 
-class StepLearner:
+class _StepLearner:
     """A `api.Learner` around a user's own.
 
     Args:
@@ -143,7 +143,7 @@ class StepLearner:
         self._updates[...] = arrays["updates"]
 
 
-def build_own(name: str, path: str, options: Mapping[str, Any], features: int, seed: bytes) -> StepLearner:
+def build_own(name: str, path: str, options: Mapping[str, Any], features: int, seed: bytes) -> _StepLearner:
     """Make a user's own learner, given its class as `package.module:Class`.
 
     Raises:
@@ -158,4 +158,4 @@ def build_own(name: str, path: str, options: Mapping[str, Any], features: int, s
     if not isinstance(own, OwnLearner):
         missing = [word for word in ("predict", "learn", "arrays", "load") if not hasattr(own, word)]
         raise OwnCodeError(f"learner {name}: {path} has no {', '.join(missing)}")
-    return StepLearner(name, own, features)
+    return _StepLearner(name, own, features)

@@ -25,7 +25,7 @@ from stream_app.learners.networks.dense_networks import (
 from stream_app.learners.networks.simd import fill8, fill16, load8, load8_double, load16, store, total, widen
 
 
-class StepExamples(NamedTuple):
+class _StepExamples(NamedTuple):
     """The inputs of one layer in `number` examples: the inputs of example e begin at `source[starts[e]]`."""
 
     source: Pointer
@@ -33,7 +33,7 @@ class StepExamples(NamedTuple):
     number: int
 
 
-class StepRates(NamedTuple):
+class _StepRates(NamedTuple):
     """The numbers of a step: Adam's, and twice the L2 factor of the layer's weights."""
 
     sizes: StepSizes
@@ -41,13 +41,13 @@ class StepRates(NamedTuple):
 
 
 @compiled
-def padded_count(count: int) -> int:
+def _padded_count(count: int) -> int:
     """Return the next multiple of `WIDTH`, as `dense_networks.padded` does for Python."""
     return -(-count // WIDTH) * WIDTH
 
 
 @compiled
-def stride_of(units: int) -> int:
+def _stride_of(units: int) -> int:
     """Return the distance in elements from the activations or errors of one example to the next example's.
 
     Logits are side by side. Wider layers leave room for a vector in between: with a stride that is a power of two, the
@@ -120,7 +120,7 @@ def _layer(
     count: int,
 ) -> None:
     """Compute the sums of one layer in all examples, a chunk of units at a time, the inputs in order."""
-    weights, work, sums, stride = network.parameters, network.work, network.sums, stride_of(units)
+    weights, work, sums, stride = network.parameters, network.work, network.sums, _stride_of(units)
     biases, whole = at + inputs * units, inputs // BLOCK * BLOCK
     for unit in range(0, units, CHUNK):
         length = min(CHUNK, units - unit)
@@ -157,9 +157,9 @@ def forward(network: DenseNetworks, source: Pointer, starts: Pointer, count: int
             _layer(network, at, inputs, units, source, starts, place, count)
         else:
             at += (widths[layer - 1] + 1) * inputs
-            before, place = place, place + padded_count(count) * stride_of(inputs)
+            before, place = place, place + _padded_count(count) * _stride_of(inputs)
             for e in range(count):
-                places[e] = before + e * stride_of(inputs)
+                places[e] = before + e * _stride_of(inputs)
             if layer < network.layers - 1:
                 _layer(network, at, inputs, units, work, places, place, count)
             else:
@@ -167,7 +167,7 @@ def forward(network: DenseNetworks, source: Pointer, starts: Pointer, count: int
                     work[place + e] = _logit(network, at, inputs, places[e])
         if layer < network.layers - 1:
             for e in range(count):
-                _rectify(work, place + e * stride_of(units), units)
+                _rectify(work, place + e * _stride_of(units), units)
     return at, place
 
 
@@ -178,7 +178,7 @@ def _back(
     """Compute the errors of one input of a layer in all examples; they and its activations are `stride` apart."""
     work = network.work
     for e in range(count):
-        error = _dot(network.parameters, row, work, errors + e * stride_of(units), units)
+        error = _dot(network.parameters, row, work, errors + e * _stride_of(units), units)
         error = error if work[activations + e * stride] > ZERO_F32 else LEAK * error
         work[into + e * stride] = within_largest(zero_below(error, TINY))
 
@@ -191,7 +191,7 @@ def _back_block(
     weights, work, whole = network.parameters, network.work, units // WIDE * WIDE
     for e in range(count):
         a, b, c, d = fill16(ZERO_F32), fill16(ZERO_F32), fill16(ZERO_F32), fill16(ZERO_F32)
-        start = errors + e * stride_of(units)
+        start = errors + e * _stride_of(units)
         for k in range(0, whole, WIDE):
             error, place = load16(work, start + k), row + k
             a = a + load16(weights, place) * error
@@ -212,10 +212,10 @@ def _step_input(
     row: int,
     first_unit: int,
     units: int,
-    examples: StepExamples,
+    examples: _StepExamples,
     i: int,
     errors: int,
-    rates: StepRates,
+    rates: _StepRates,
 ) -> None:
     """Take the gradient and the Adam step of the weights from input i to the units from `first_unit` on.
 
@@ -229,7 +229,7 @@ def _step_input(
         errors: Where the errors of the layer begin in `network.work`.
         rates: Of the step.
     """
-    work, stride = network.work, stride_of(units)
+    work, stride = network.work, _stride_of(units)
     whole = first_unit + (units - first_unit) // WIDE * WIDE
     for unit in range(first_unit, whole, WIDE):
         gradient = fill16(rates.decay) * load16(network.parameters, row + unit)
@@ -246,10 +246,10 @@ def _step_input(
 
 @compiled
 def _step_block(
-    network: DenseNetworks, row: int, units: int, examples: StepExamples, i: int, errors: int, rates: StepRates
+    network: DenseNetworks, row: int, units: int, examples: _StepExamples, i: int, errors: int, rates: _StepRates
 ) -> None:
     """Do what `_step_input` does, for all units of the `BLOCK` inputs from i on."""
-    weights, work, stride = network.parameters, network.work, stride_of(units)
+    weights, work, stride = network.parameters, network.work, _stride_of(units)
     source, starts = examples.source, examples.starts
     whole = units // WIDE * WIDE
     for unit in range(0, whole, WIDE):
@@ -285,14 +285,14 @@ def learn_any_width(
     widths, work, places = network.widths, network.work, network.places
     at, place = forward(network, source, starts, count)
     errors_of_logits(work, place, targets, count, weight / np.float32(count))
-    errors, free = place, place + padded_count(count)
+    errors, free = place, place + _padded_count(count)
     sizes = step_sizes(network, weight)
     decay = ZERO_F32  # L2 holds down the weights of the hidden layers, not of the last one
     for layer in range(network.layers - 1, -1, -1):
-        inputs, units, stride = widths[layer], widths[layer + 1], stride_of(widths[layer])
-        before, whole = place - padded_count(count) * stride, inputs // BLOCK * BLOCK
-        rates = StepRates(sizes, decay)
-        examples = StepExamples(work, places, count) if layer > 0 else StepExamples(source, starts, count)
+        inputs, units, stride = widths[layer], widths[layer + 1], _stride_of(widths[layer])
+        before, whole = place - _padded_count(count) * stride, inputs // BLOCK * BLOCK
+        rates = _StepRates(sizes, decay)
+        examples = _StepExamples(work, places, count) if layer > 0 else _StepExamples(source, starts, count)
         for e in range(count):
             places[e] = before + e * stride
         for i in range(0, whole, BLOCK):
@@ -309,10 +309,10 @@ def learn_any_width(
         for e in range(count):
             places[e] = network.work_elements - 1
         work[network.work_elements - 1] = ONE_F32
-        ones = StepExamples(work, places, count)
-        bias_rates = StepRates(sizes, ZERO_F32)
+        ones = _StepExamples(work, places, count)
+        bias_rates = _StepRates(sizes, ZERO_F32)
         _step_input(network, at + inputs * units, ZERO, units, ones, ZERO, errors, bias_rates)
         if layer > 0:
             at -= (widths[layer - 1] + 1) * inputs
-            place, errors, free = before, free, free + padded_count(count) * stride
+            place, errors, free = before, free, free + _padded_count(count) * stride
         decay = np.float32(2.0 * network.rates[1])

@@ -19,7 +19,7 @@ from stream_app.jit.tables import new_table
 from stream_app.learners.networks.dense_networks import CHUNK, WIDTH, DenseNetworks, parameter_count, work_size
 from stream_app.records import Floats, Longs
 
-TRUNCATED_DEVIATION = 0.87962566103423978
+_TRUNCATED_DEVIATION = 0.87962566103423978
 """The standard deviation of a standard normal number truncated at 2; a truncated draw is divided by it."""
 
 
@@ -93,7 +93,7 @@ def dense_weights(widths: Sequence[int], generator: np.random.Generator) -> Floa
     """
     layers: list[Floats] = []
     for inputs, units in pairwise(widths):
-        deviation = math.sqrt(2.0 / inputs) / TRUNCATED_DEVIATION
+        deviation = math.sqrt(2.0 / inputs) / _TRUNCATED_DEVIATION
         layers.append((deviation * truncated_normal(generator, inputs * units)).astype(np.float32))
         layers.append(np.zeros(units, np.float32))
     return np.concatenate(layers)

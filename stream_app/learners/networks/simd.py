@@ -22,7 +22,6 @@ from numba.core import cgutils, types
 
 Float32x8: TypeAlias = Any
 Float32x16: TypeAlias = Any
-Float64x8: TypeAlias = Any
 Vector: TypeAlias = Any
 """Vectors in compiled code, the last one of any of these types; type checkers do not look into compiled code."""
 
@@ -30,7 +29,7 @@ _FLOAT32_POINTER = types.CPointer(types.float32)
 _FLOAT64_POINTER = types.CPointer(types.float64)
 
 
-class VectorType(types.Type):
+class _VectorType(types.Type):
     """The Numba type of a vector of `width` float32 (or float64) numbers."""
 
     def __init__(self, width: int, *, double: bool = False) -> None:
@@ -61,25 +60,25 @@ class VectorType(types.Type):
         return builder.call(function, [value])
 
 
-FLOAT32X8, FLOAT32X16 = VectorType(8), VectorType(16)
-FLOAT64X8 = VectorType(8, double=True)
+FLOAT32X8, FLOAT32X16 = _VectorType(8), _VectorType(16)
+_FLOAT64X8 = _VectorType(8, double=True)
 
 
-@extending.register_model(VectorType)
+@extending.register_model(_VectorType)
 class _VectorModel(extending.models.PrimitiveModel):
-    def __init__(self, manager: Typing, kind: VectorType) -> None:
+    def __init__(self, manager: Typing, kind: _VectorType) -> None:
         super().__init__(manager, kind, kind.floats)
 
 
 def _same(left: Typing, right: Typing) -> Typing:
-    return left if isinstance(left, VectorType) and left == right else None
+    return left if isinstance(left, _VectorType) and left == right else None
 
 
 def _define_operator(function: Callable[[Any, Any], Any], instruction: str) -> None:
     """Let an operator take two vectors of one type, as one LLVM instruction without fast-math flags."""
     extending.type_callable(function)(lambda _context: _same)
 
-    @extending.lower_builtin(function, VectorType, VectorType)
+    @extending.lower_builtin(function, _VectorType, _VectorType)
     def lower(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         return getattr(builder, instruction)(*arguments)
 
@@ -120,7 +119,7 @@ def load8(_typing: Typing, _pointer: Typing, _index: Typing) -> tuple[Typing, Ge
 @intrinsic
 def load8_double(_typing: Typing, _pointer: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load8_double(pointer, i)`: the eight float64 elements from i on."""
-    return FLOAT64X8(_FLOAT64_POINTER, types.intp), _load
+    return _FLOAT64X8(_FLOAT64_POINTER, types.intp), _load
 
 
 @intrinsic
@@ -144,7 +143,7 @@ def store(_typing: Typing, _pointer: Typing, _index: Typing, vector: Typing) -> 
         builder.store(arguments[2], builder.bitcast(pointer, signature.args[2].floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.none(_FLOAT64_POINTER if vector == FLOAT64X8 else _FLOAT32_POINTER, types.intp, vector), generate
+    return types.none(_FLOAT64_POINTER if vector == _FLOAT64X8 else _FLOAT32_POINTER, types.intp, vector), generate
 
 
 def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -179,13 +178,13 @@ def _convert(instruction: str) -> Generator:
 @intrinsic
 def widen(_typing: Typing, _vector: Typing) -> tuple[Typing, Generator]:
     """`widen(x)`: eight float32 numbers as float64, exactly."""
-    return FLOAT64X8(FLOAT32X8), _convert("fpext")
+    return _FLOAT64X8(FLOAT32X8), _convert("fpext")
 
 
 @intrinsic
 def narrow(_typing: Typing, _vector: Typing) -> tuple[Typing, Generator]:
     """`narrow(x)`: eight float64 numbers, rounded to float32."""
-    return FLOAT32X8(FLOAT64X8), _convert("fptrunc")
+    return FLOAT32X8(_FLOAT64X8), _convert("fptrunc")
 
 
 @intrinsic
@@ -230,7 +229,7 @@ def total(_typing: Typing, vector: Typing) -> tuple[Typing, Generator]:
             value = builder.fadd(lower, upper)
         return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    return (types.float64 if vector == FLOAT64X8 else types.float32)(vector), generate
+    return (types.float64 if vector == _FLOAT64X8 else types.float32)(vector), generate
 
 
 @intrinsic

@@ -26,10 +26,10 @@ VERSION_VARIABLE = "AREBA_TEST_KAFKA_VERSION"
 ASSETS = Path(__file__).parent
 """The folder with the list of jars and the brokers' log configuration."""
 
-FETCH_TIMEOUT_S = 600.0
+_FETCH_TIMEOUT_S = 600.0
 """54 MB take 6 s with a fast connection; ten minutes correspond to 90 kB/s."""
 
-LOCK_POLL_INTERVAL_S = 0.1
+_LOCK_POLL_INTERVAL_S = 0.1
 
 LOG_TAIL_LINES = 25
 """Lines of another program's output that an error shows."""
@@ -68,7 +68,7 @@ def kafka_jars() -> Path:
     version = kafka_version()
     folder = base / f"kafka-{version}"
     pom = (ASSETS / "pom.xml").read_bytes().replace(KAFKA_VERSION.encode(), version.encode())
-    with file_lock(base / f"kafka-{version}.lock", FETCH_TIMEOUT_S):
+    with file_lock(base / f"kafka-{version}.lock", _FETCH_TIMEOUT_S):
         marker = folder / "pom.sha256"
         digest = hashlib.sha256(pom).hexdigest()
         if not (marker.exists() and marker.read_text(encoding="utf-8") == digest):
@@ -103,10 +103,10 @@ def _fetch_jars(folder: Path, version: str, pom: bytes) -> None:
     try:
         with console.status("Fetching ..."):
             done = subprocess.run(  # noqa: PLW1510  (the status is checked below)
-                command, cwd=folder, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, stdin=subprocess.DEVNULL
+                command, cwd=folder, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, stdin=subprocess.DEVNULL
             )
     except subprocess.TimeoutExpired:
-        raise ConfigurationError(f"Maven did not fetch Kafka's jars within {FETCH_TIMEOUT_S:.0f} s") from None
+        raise ConfigurationError(f"Maven did not fetch Kafka's jars within {_FETCH_TIMEOUT_S:.0f} s") from None
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).strip().splitlines()[-LOG_TAIL_LINES:]
         raise ConfigurationError([f"Maven could not fetch Kafka's jars (exit status {done.returncode}):", *lines])
@@ -127,7 +127,7 @@ def file_lock(file: Path, timeout_s: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ConfigurationError(f"{file}: held by another process for {timeout_s:.0f} s") from None
-                time.sleep(LOCK_POLL_INTERVAL_S)
+                time.sleep(_LOCK_POLL_INTERVAL_S)
             else:
                 break
         yield

@@ -14,11 +14,11 @@ from stream_app.errors import ConfigurationError
 
 HOST = "127.0.0.1"
 
-PORTS = range(20_000, 32_000)
+_PORTS = range(20_000, 32_000)
 """Ports below those that systems use for outgoing connections. Otherwise a client that retries the port of a dead
 broker could be given that very port for its own end, and connect to itself."""
 
-PORT_ATTEMPTS = 200
+_PORT_ATTEMPTS = 200
 """So many of 12,000 ports are never all in use by chance."""
 
 
@@ -116,12 +116,12 @@ def free_ports(count: int, wanted: Sequence[int]) -> list[int]:
                 return list(wanted)
     ports: list[int] = []
     with ExitStack() as held:
-        for port in random.SystemRandom().sample(PORTS, PORT_ATTEMPTS):
+        for port in random.SystemRandom().sample(_PORTS, _PORT_ATTEMPTS):
             if _bind(port, held):
                 ports.append(port)
                 if len(ports) == count:
                     return ports
-    raise ConfigurationError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
+    raise ConfigurationError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
 
 
 def _bind(port: int, held: ExitStack) -> bool:

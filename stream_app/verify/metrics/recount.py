@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.records import Metric, Outcome, Prediction
-from stream_app.verify.metrics.restarts import Place, Restarts
+from stream_app.verify.metrics.restarts import ActsBefore, Restarts
 from stream_app.verify.output_checks import Output
 
 MAX_OPEN_EXAMPLES = 500_000
@@ -213,7 +213,7 @@ class Recount:
         self._answers: dict[tuple[str, str], deque[Mapping[str, int]]] = {}
         self._streams: dict[str, list[_Stream]] = {}  # by name, one for the time up to each reset, and the last
 
-    def fault(self, metric: Metric, place: Place) -> str | None:
+    def fault(self, metric: Metric, place: ActsBefore) -> str | None:
         """Return what is wrong with the next metric of the topic; None if nothing is or if it is not counted again."""
         stream = self._states(metric.stream)[place.resets]
         while stream.labelled < metric.labelled:

@@ -17,8 +17,8 @@ Model: TypeAlias = tuple[str, str]
 """A stream and a learner."""
 
 
-class Place(NamedTuple):
-    """Where a record of metrics stands among the acts that concern its learner.
+class ActsBefore(NamedTuple):
+    """The acts before a record of metrics that concern its learner.
 
     Attributes:
         resets: Resets of the stream before it; the counts begin again with each.
@@ -71,9 +71,9 @@ class Restarts:
         """Return how many labels the stream had had at each reset since the reset before it."""
         return [reset.labelled for reset in self._resets.get(stream, ())]
 
-    def place(self, stream: str, learner: str, number: int) -> Place:
-        """Return the place of the learner's record of metrics with this number, from 0 on."""
+    def acts_before(self, stream: str, learner: str, number: int) -> ActsBefore:
+        """Return which acts precede the learner's record of metrics with this number, from 0 on."""
         model = stream, learner
         resets = sum(number >= reset.reported.get(learner, 0) for reset in self._resets.get(stream, ()))
         begun = sum(number >= first and at == resets for first, at in self._begun.get(model, ()))
-        return Place(resets, begun, sum(number >= first for first in self._detectors.get(model, ())))
+        return ActsBefore(resets, begun, sum(number >= first for first in self._detectors.get(model, ())))

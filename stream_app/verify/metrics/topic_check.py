@@ -7,7 +7,7 @@ from stream_app.config import Config
 from stream_app.records import Metric, Outcome, Prediction
 from stream_app.verify.metrics.changes import change_fault
 from stream_app.verify.metrics.recount import Recount
-from stream_app.verify.metrics.restarts import Place, Restarts
+from stream_app.verify.metrics.restarts import ActsBefore, Restarts
 from stream_app.verify.results import MAX_FINDINGS, Code, Figures, Findings
 from stream_app.verify.topic_reader import PartitionReader
 
@@ -40,11 +40,11 @@ class MetricsTopicCheck:
             restarts,
         )
         numbers: Counter[tuple[str, str]] = Counter()
-        places: dict[tuple[str, str], Place] = {}
+        places: dict[tuple[str, str], ActsBefore] = {}
         for output in reader.outputs(self._topic, Metric):
             metric = output.content
             name, model = f"{metric.stream}/{metric.learner}", (metric.stream, metric.learner)
-            place = restarts.place(*model, numbers[model])
+            place = restarts.acts_before(*model, numbers[model])
             numbers[model] += 1
             _, before = self._last.get(model, (-1, None))
             had = places.setdefault(model, place)

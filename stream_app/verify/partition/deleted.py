@@ -16,7 +16,7 @@ from stream_app.records import Act, Commit
 from stream_app.verify.results import Code, Findings
 
 if TYPE_CHECKING:
-    from stream_app.verify.second_run.checkpoint import Position
+    from stream_app.verify.second_run.checkpoint import RunEnd
 
 OUTPUT_NAMES = ("predictions", "outcomes", "metrics", "dead_letters")
 """The output topics, as the fields of a commit record name them."""
@@ -119,7 +119,7 @@ class DeletedRecords:
             text = "records were deleted while this partition was checked, so what was found is unsure: check again"
             self._add(self._topics.progress, text)
 
-    def has_passed(self, position: "Position") -> bool:
+    def has_passed(self, position: "RunEnd") -> bool:
         """Say whether records after a checkpoint are gone; that is then the only finding of the partition."""
         inputs = (self._topics.examples, self._topics.labels)
         needed = (position.progress_offset + 1, *position.manifest.offsets)

@@ -1,17 +1,17 @@
-"""Dead letters that were sent back to their input, against the records of the replay tool that say so."""
+"""Dead letters that were sent back to their input, against the records of the resend tool that say so."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from stream_app.backends.reading import Row
-from stream_app.serialization.dead_letter import read_replay, read_sent_back
+from stream_app.serialization.dead_letter import read_resend, read_sent_back
 from stream_app.verify.reference_state import Record
 from stream_app.verify.results import Code, Findings
 
 
 @dataclass
 class SentBack:
-    """Dead letters that were sent back to their input, against the records of the replay tool that say so."""
+    """Dead letters that were sent back to their input, against the records of the resend tool that say so."""
 
     topic: str
     partition: int
@@ -24,13 +24,13 @@ class SentBack:
         """Return what takes the records of an input, of which those below `end` are processed."""
 
         def observe(record: Record) -> None:
-            replay = read_replay(record.headers)
-            if replay is None or record.offset >= end:
+            resend = read_resend(record.headers)
+            if resend is None or record.offset >= end:
                 return
-            if (replay.topic, replay.partition) != (self.topic, self.partition):
+            if (resend.topic, resend.partition) != (self.topic, self.partition):
                 return  # a dead letter of another application
-            where = f"{replay.topic}[{replay.partition}] offset {replay.offset}"
-            before = self.inputs.setdefault(replay.offset, (topic, record.offset))
+            where = f"{resend.topic}[{resend.partition}] offset {resend.offset}"
+            before = self.inputs.setdefault(resend.offset, (topic, record.offset))
             if before != (topic, record.offset):
                 first = f"{before[0]}[{self.partition}] offset {before[1]}"
                 text = f"is the dead letter {where}, sent back a second time: {first} was it"
@@ -39,7 +39,7 @@ class SentBack:
         return observe
 
     def observe_mark(self, row: Row) -> None:
-        """Take a record of the dead-letters topic that a replay wrote."""
+        """Take a record of the dead-letters topic that a resend wrote."""
         letter = read_sent_back(row.headers)
         if letter is None:
             return

@@ -32,7 +32,7 @@ FORMAT = 1
 Offset = Annotated[int, Field(ge=0)]
 
 
-class Identity(NamedTuple):
+class CheckedApplication(NamedTuple):
     """The application whose topics were checked: its id, the name of its progress topic, and the ids of both inputs."""
 
     application: str
@@ -40,7 +40,7 @@ class Identity(NamedTuple):
     topic_ids: tuple[str, str]
 
 
-class Position(BaseModel):
+class RunEnd(BaseModel):
     """Where a run ended in one partition, which is after a commit record.
 
     Attributes:
@@ -61,7 +61,7 @@ class Position(BaseModel):
 class Ended(NamedTuple):
     """A position and the blobs that its manifest lists, by key."""
 
-    position: Position
+    position: RunEnd
     blobs: Mapping[str, bytes]
 
 
@@ -77,10 +77,10 @@ class _Header(BaseModel):
     sha256: str
 
 
-_POSITIONS = TypeAdapter(list[Position])
+_ENDS = TypeAdapter(list[RunEnd])
 
 
-class TaskState(NamedTuple):
+class RerunState(NamedTuple):
     """The state of a task after a commit record: the record, its offset in progress, and the task's blobs."""
 
     commit: Commit
@@ -90,14 +90,14 @@ class TaskState(NamedTuple):
     stopped: Mapping[str, str]
 
 
-def state_of(task: Task, commit: Commit, progress_offset: int) -> TaskState:
+def state_of(task: Task, commit: Commit, progress_offset: int) -> RerunState:
     """Return the state of a task that has processed everything up to this commit record."""
     drafted = Book().draft(task.states(), snapshot_key(commit.sequence, 0))
     blobs = tuple(blob for blob in drafted if isinstance(blob, Blob))  # an empty book lists no older entries
-    return TaskState(commit, progress_offset, task.settings.to_json(), blobs, dict(task.stopped))
+    return RerunState(commit, progress_offset, task.settings.to_json(), blobs, dict(task.stopped))
 
 
-def ended(partition: int, state: TaskState, since: tuple[int, int], outputs: Mapping[str, int]) -> Ended:
+def ended(partition: int, state: RerunState, since: tuple[int, int], outputs: Mapping[str, int]) -> Ended:
     """Return what the file holds of one partition."""
     commit = state.commit
     manifest = Manifest(
@@ -111,7 +111,7 @@ def ended(partition: int, state: TaskState, since: tuple[int, int], outputs: Map
         entries=tuple(blob.entry(0) for blob in state.blobs),
         stopped=state.stopped,
     )
-    position = Position(since=since, progress_offset=state.progress_offset, outputs=dict(outputs), manifest=manifest)
+    position = RunEnd(since=since, progress_offset=state.progress_offset, outputs=dict(outputs), manifest=manifest)
     return Ended(position, {blob.key: blob.content for blob in state.blobs})
 
 
@@ -125,7 +125,7 @@ class CheckpointFile:
     """
 
     path: Path
-    identity: Identity
+    identity: CheckedApplication
 
     def read(self) -> Mapping[int, Ended]:
         """Return where the last run ended, by partition; empty if there is no file yet.
@@ -148,7 +148,7 @@ class CheckpointFile:
         result: dict[int, Ended] = {}
         start = 0
         try:
-            for position in _POSITIONS.validate_json(positions):
+            for position in _ENDS.validate_json(positions):
                 held: dict[str, bytes] = {}
                 for entry in position.manifest.entries:
                     held[entry.key] = blobs[start : start + entry.length]
@@ -176,7 +176,7 @@ class CheckpointFile:
             raise ConfigurationError(f"{self.path}: not a checkpoint ({problem.error_count()} wrong fields)") from None
         if header.sha256 != sha256(body).hexdigest():
             raise ConfigurationError(f"{self.path}: the checkpoint is damaged: its SHA-256 does not match")
-        found = Identity(header.application, header.progress, header.topic_ids)
+        found = CheckedApplication(header.application, header.progress, header.topic_ids)
         if found[:2] != self.identity[:2]:
             raise ConfigurationError(
                 f"{self.path}: a checkpoint of {found.application} ({found.progress}), not of "
@@ -196,7 +196,7 @@ class CheckpointFile:
             ConfigurationError: The file cannot be written.
         """
         parts = list(partitions)
-        positions = _POSITIONS.dump_json([part.position for part in parts])
+        positions = _ENDS.dump_json([part.position for part in parts])
         blobs = [part.blobs[entry.key] for part in parts for entry in part.position.manifest.entries]
         digest = sha256(positions + b"\n")
         for blob in blobs:

@@ -6,7 +6,7 @@ from functools import partial
 from stream_app.backends.reading import Row
 from stream_app.config import Config
 from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS
-from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.verify.partition.deleted import Horizon
 from stream_app.verify.results import Findings
 from stream_app.verify.second_run.rerun import OutputTopic, Rerun
@@ -43,5 +43,5 @@ def open_rerun(
 
 
 def _letters(reader: PartitionReader, topic: str, first: int) -> Iterator[Row]:
-    """Yield the dead letters; records of a replay are between them."""
-    return (row for row in reader.rows(topic, first) if not is_of_a_replay(row.headers))
+    """Yield the dead letters; records of a resend are between them."""
+    return (row for row in reader.rows(topic, first) if not is_of_a_resend(row.headers))

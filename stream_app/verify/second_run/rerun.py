@@ -27,7 +27,7 @@ from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.partition.deleted import Fate, Horizon
 from stream_app.verify.results import Code, Findings
-from stream_app.verify.second_run.checkpoint import TaskState, state_of
+from stream_app.verify.second_run.checkpoint import RerunState, state_of
 from stream_app.verify.second_run.start import Start
 
 AHEAD_RECORDS = 1_000
@@ -248,7 +248,7 @@ class Rerun:
         self._task: Task | None = None
         self._digests = [GENESIS, GENESIS]  # of this run, and the recorded one
         self._last: tuple[int, Commit] | None = None
-        self._before_acts: TaskState | None = None
+        self._before_acts: RerunState | None = None
         if start is None:
             self._open(dict.fromkeys(OUTPUT_TOPICS, 0))
         else:
@@ -328,7 +328,7 @@ class Rerun:
         if self._before_acts is None and self._task is not None and self._last is not None:
             self._before_acts = state_of(self._task, self._last[1], self._last[0])
 
-    def state(self) -> TaskState | None:
+    def state(self) -> RerunState | None:
         """Return the state after the last commit record; None without a commit record, or if the run ended early."""
         if self.stopped is not None:
             return None

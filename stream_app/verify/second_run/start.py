@@ -18,8 +18,8 @@ from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
 from stream_app.records import Commit
 from stream_app.snapshot.format import (
+    Location,
     Manifest,
-    Place,
     Snapshot,
     join_chunks,
     read_manifest,
@@ -92,7 +92,7 @@ def at_oldest_snapshot(
             ends = (snapshot.progress_offset + 1, *manifest.offsets)
             if manifest.partition != changelog.partition or any(low > end for low, end in zip(lows, ends, strict=True)):
                 continue
-            blobs = {entry.key: _content(cluster, changelog, entry.place) for entry in manifest.entries}
+            blobs = {entry.key: _content(cluster, changelog, entry.location) for entry in manifest.entries}
             task = _task(manifest, blobs, inputs, where)
         except StateError:  # the other snapshot may be whole
             continue
@@ -100,17 +100,17 @@ def at_oldest_snapshot(
     return None
 
 
-def _content(cluster: Cluster, changelog: TopicPartition, place: Place) -> bytes:
+def _content(cluster: Cluster, changelog: TopicPartition, location: Location) -> bytes:
     """Return the bytes at a place of the changelog.
 
     Raises:
-        StateError: They are not those that the place names.
+        StateError: They are not those that the location names.
     """
-    where = f"{changelog.topic}[{changelog.partition}] offset {place.offset}"
+    where = f"{changelog.topic}[{changelog.partition}] offset {location.offset}"
     with closing(cluster.reader(changelog)) as reader:
-        reader.seek(place.offset)
-        rows = islice(read_rows(reader, where), place.chunks)
-        return join_chunks(place, [row.value or b"" for row in rows], where)
+        reader.seek(location.offset)
+        rows = islice(read_rows(reader, where), location.chunks)
+        return join_chunks(location, [row.value or b"" for row in rows], where)
 
 
 def _task(manifest: Manifest, blobs: Mapping[str, bytes], inputs: tuple[str, str], where: str) -> Task:

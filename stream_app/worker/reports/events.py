@@ -145,7 +145,7 @@ class RestoreBegan(TaskEvent):
 class Restoring(TaskEvent):
     """A task is being restored.
 
-    The line has its state, the offsets that its replay has reached (-1: it has not begun), and those that it has to
+    The line has its state, the offsets that its restore has reached (-1: it has not begun), and those that it has to
     reach. Logged every ten seconds.
     """
 
@@ -297,7 +297,7 @@ class StreamsStopped(TaskEvent):
 @_event(
     "stream-resumed",
     _INFO,
-    " task={task} stream={stream!r}; send its dead letters back: areba dlq replay --reason stream-stopped",
+    " task={task} stream={stream!r}; send its dead letters back: areba dlq resend --reason stream-stopped",
 )
 class StreamsResumed(TaskEvent):
     """An operator has resumed a stream that the breaker had stopped."""

@@ -74,8 +74,8 @@ class Figures:
         with self._lock:
             for metric, values in self._values.items():
                 if "task" in metric.labels and label in metric.labels and not _is_kept(metric):
-                    place = metric.labels.index("task")
-                    for key in [key for key in values if key[place] == str(task)]:
+                    column = metric.labels.index("task")
+                    for key in [key for key in values if key[column] == str(task)]:
                         del values[key]
 
     def values(self) -> Values:

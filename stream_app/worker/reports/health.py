@@ -35,7 +35,7 @@ class TaskHealth:
     Attributes:
         state: Where it is.
         committed: Offsets (examples, labels); None: not known yet.
-        restored: The offsets that its replay has reached; None: its replay has not begun, or has ended.
+        restored: The offsets that its restore has reached; None: it has not begun, or has ended.
         problem: Why it is parked.
         stopped: The reasons of the streams that the breaker has stopped, by stream.
         hanging: Where a transaction does not end for which it waits; "" for nowhere.
@@ -176,10 +176,10 @@ class HealthWatch:
                 on(events.CutOff, self._cut_off),
                 on(events.Assigned, self._assigned),
                 on(events.Revoked, self._revoked),
-                on(events.Continued, self._continued),
+                on(events.Continued, self._became_live),
                 on(events.RestoreBegan, self._restore_began),
                 on(events.Restoring, self._restoring),
-                on(events.Restored, self._restored),
+                on(events.Restored, self._became_live),
                 on(events.Parked, self._parked),
                 on(events.Hanging, self._hanging),
                 on(events.Unblocked, self._unblocked),
@@ -251,25 +251,19 @@ class HealthWatch:
                 self._committed.pop(task, None)
             self._is_joined = False
 
-    def _continued(self, event: events.Continued) -> None:
-        self._became_live(event.task, event.committed)
-
     def _restore_began(self, event: events.RestoreBegan) -> None:
         state = TaskState.ASSIGNED
         self._update(event.task, lambda known: replace(known, state=state, restored=None, problem=None, stopped={}))
 
     def _restoring(self, event: events.Restoring) -> None:
-        if event.state is TaskState.REPLAYING:  # progress has been read
+        if event.state is TaskState.REPROCESSING:  # progress has been read
             self._committed[event.task] = event.goal
         self._update(event.task, lambda known: replace(known, state=event.state, restored=event.offsets))
 
-    def _restored(self, event: events.Restored) -> None:
-        self._became_live(event.task, event.committed)
-
-    def _became_live(self, task: int, committed: tuple[int, int]) -> None:
-        self._committed[task] = committed
+    def _became_live(self, event: events.Continued | events.Restored) -> None:
+        self._committed[event.task] = event.committed
         saved_s = self._clock.monotonic_s()
-        self._update(task, lambda known: replace(known, state=TaskState.LIVE, restored=None, saved_s=saved_s))
+        self._update(event.task, lambda known: replace(known, state=TaskState.LIVE, restored=None, saved_s=saved_s))
 
     def _parked(self, event: events.Parked) -> None:
         problem = str(event.problem)

@@ -1,4 +1,4 @@
-"""The lag of one input in seconds, from how its end has moved. Event times do not say it: old data may be replayed."""
+"""The lag of one input in seconds, from how its end has moved. Event times do not tell: old data may be sent again."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator

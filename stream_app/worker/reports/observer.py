@@ -18,6 +18,9 @@ STEP_LIMIT_S = 60.0
 _Kind = TypeVar("_Kind", bound=Event)
 
 
+_STEP_ENDED = StepEnded()
+
+
 class _Step(AbstractContextManager[None]):
     """Emits an event before and after a piece of work. A round has several, so it is no generator, which is slower."""
 
@@ -31,7 +34,7 @@ class _Step(AbstractContextManager[None]):
         self._emit(self._began)
 
     def __exit__(self, *_: object) -> None:
-        self._emit(StepEnded())
+        self._emit(_STEP_ENDED)
 
 
 class Observer:

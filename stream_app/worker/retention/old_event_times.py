@@ -43,7 +43,7 @@ class OldEventTimes:
             stream: The stream.
             is_first: Whether the task has just become live: then what it has processed before is not new.
         """
-        is_restored = is_first and (task.report.loaded_sequence >= 0 or task.report.replayed_records > 0)
+        is_restored = is_first and (task.report.loaded_sequence >= 0 or task.report.reprocessed_records > 0)
         seen = self._seen.setdefault(task, {})
         before = seen.get(stream.name, stream.time_ms if is_restored else -1)
         seen[stream.name] = stream.time_ms

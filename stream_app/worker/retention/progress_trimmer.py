@@ -142,10 +142,10 @@ class ProgressTrimmer:
             yield
             if fetched is None:
                 continue
-            for place, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
+            for found, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
                 record = codec.decode_one(value or b"")
                 if isinstance(record, Commit):
-                    return _Found(place, record)
+                    return _Found(found, record)
             if fetched.at_end:
                 return None
         where = f"{self._progress.topic}[{self._progress.partition}] offset {offset}"

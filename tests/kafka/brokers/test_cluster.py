@@ -9,14 +9,16 @@ import pytest
 
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.held_back import open_ends
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import FencedError, RestartNeededError, TransactionAbortedError
-from stream_app.lost_markers.hanging_transactions import OpenTransactions, open_places, sweep
+from stream_app.lost_markers.open_transactions import OpenTransactions
+from stream_app.lost_markers.sweeps import sweep
 from stream_app.record_columns import OutputRecords
 from stream_app.testing.local_kafka.cluster import LocalKafka
-from tests.contract.backends import Member, log_values, settle
+from tests.contract.backends import Member, log_values, poll_until
 from tests.support.kafka.markers import LEAVES_OUT_MARKERS
 from tests.support.kafka.waiting import wait_until
 
@@ -42,7 +44,7 @@ def _start(transaction: KafkaTransaction, servers: str, written: list[TopicParti
     """Start a producer as a worker does."""
     transaction.initialise()
     still_open = OpenTransactions(KafkaCluster(servers), SystemClock())
-    found = open_places(KafkaCluster(servers), written)
+    found = open_ends(KafkaCluster(servers), written)
     sweep(transaction, "id", found)
     still_open.add(found)
     wait_until(lambda: not still_open.look() and not still_open.places, "all that was open has ended")
@@ -61,7 +63,7 @@ class _Rounds:
         self.next = 0
         self.doubts = 0
         self._member = Member(KafkaSource(servers, prefix + "group"), [self._input.topic])
-        settle([self._member], lambda: bool(self._member.assigned))
+        poll_until([self._member], lambda: bool(self._member.assigned))
         self._transaction = KafkaTransaction(self._servers, self._prefix + "a")
         self._begin_again()
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from stream_app.backends.base import TopicPartition
-from stream_app.lost_markers.hanging_transactions import HANGS_AFTER_S
+from stream_app.lost_markers.open_transactions import HANGS_AFTER_S
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.chaos.commits import Watch

@@ -12,7 +12,7 @@ from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import FencedError, TransactionAbortedError
-from tests.contract.backends import Member, settle
+from tests.contract.backends import Member, poll_until
 
 pytestmark = pytest.mark.kafka
 
@@ -44,18 +44,18 @@ def member(kafka: Any, prefix: str) -> Any:  # noqa: ANN401
         yield join
 
 
-def _settled_at_once(members: Sequence[Member], partitions: int) -> None:
+def _assigned_at_once(members: Sequence[Member], partitions: int) -> None:
     begun_s = time.monotonic()
-    settle(members, lambda: all(len(one.assigned) == partitions for one in members))
+    poll_until(members, lambda: all(len(one.assigned) == partitions for one in members))
     assert time.monotonic() - begun_s < AT_ONCE_S
 
 
 def test_a_member_that_closes_leaves_at_once(member: Any, kafka: Any, prefix: str) -> None:  # noqa: ANN401
     """Otherwise the tasks of a worker that was stopped wait until its session times out."""
     stays, leaves = member("stays"), member("leaves")
-    settle([stays, leaves], lambda: len(stays.assigned) == len(leaves.assigned) == PARTITIONS // 2)
+    poll_until([stays, leaves], lambda: len(stays.assigned) == len(leaves.assigned) == PARTITIONS // 2)
     leaves.source.close()
-    _settled_at_once([stays], PARTITIONS)
+    _assigned_at_once([stays], PARTITIONS)
     stays.source.close()
     assert not KafkaCluster(kafka.bootstrap_servers).members(prefix + "group")
 
@@ -63,9 +63,9 @@ def test_a_member_that_closes_leaves_at_once(member: Any, kafka: Any, prefix: st
 def test_an_instance_that_comes_back_takes_its_own_place(member: Any, kafka: Any, prefix: str) -> None:  # noqa: ANN401
     """A killed worker that is started again has its tasks at once; its former process, if it lives, commits nothing."""
     former = member("w")
-    settle([former], lambda: len(former.assigned) == PARTITIONS)
+    poll_until([former], lambda: len(former.assigned) == PARTITIONS)
     group = former.source.group_metadata()
-    _settled_at_once([member("w")], PARTITIONS)
+    _assigned_at_once([member("w")], PARTITIONS)
     transaction = KafkaTransaction(kafka.bootstrap_servers, prefix + "id")
     with closing(transaction):
         transaction.initialise()

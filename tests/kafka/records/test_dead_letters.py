@@ -14,7 +14,7 @@ from ops.keeper import KeptProcess
 from stream_app.backends.base import TopicPartition
 from stream_app.records import Outcome, Prediction, Side
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, read_replay, read_sent_back
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, read_resend, read_sent_back
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.exactly_once import check_exactly_once
 from tests.support.kafka.processes import ROOT, areba, workers
@@ -63,7 +63,7 @@ def _kill_on_the_way(app: App, file: Path) -> None:
         "-m",
         "stream_app.cli",
         "dlq",
-        "replay",
+        "resend",
         "--reason",
         "unknown-stream",
         "-c",
@@ -107,25 +107,25 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
             f"{2 * FANS:>9,} unknown-stream",
             f"{BAD:>9,} wrong-schema",
         ]
-        early = areba(file, "dlq", "replay", "--stream", "fans", "--limit", "10")
+        early = areba(file, "dlq", "resend", "--stream", "fans", "--limit", "10")
         assert early.returncode == 1
         assert f"{2 * FANS:,} not sent: stream fans is still not configured" in early.stdout
-        assert areba(file, "dlq", "replay").returncode == 2, "nothing was chosen"
+        assert areba(file, "dlq", "resend").returncode == 2, "nothing was chosen"
 
         file = app.file("w", streams=COMPLETED)
         worker.start()
         _kill_on_the_way(app, file)
         sent = len(_marks(app))
         assert 0 < sent < 2 * FANS, "it was not killed in between"
-        again = areba(file, "dlq", "replay", "--reason", "unknown-stream")
+        again = areba(file, "dlq", "resend", "--reason", "unknown-stream")
         assert again.returncode == 0, again.stderr
         last = f"{2 * FANS - sent:,} dead letters sent back, {sent:,} of those selected were sent back before"
         assert again.stdout.splitlines()[-1] == last
-        once_more = areba(file, "dlq", "replay", "--reason", "unknown-stream")
+        once_more = areba(file, "dlq", "resend", "--reason", "unknown-stream")
         assert once_more.stdout == f"0 dead letters sent back, {2 * FANS:,} of those selected were sent back before\n"
         progress.wait_for_ends(app.input_ends())
 
-        bad = areba(file, "dlq", "replay", "--reason", "wrong-schema", "--limit", "1")
+        bad = areba(file, "dlq", "resend", "--reason", "wrong-schema", "--limit", "1")
         assert bad.returncode == 0
         progress.wait_for_ends(app.input_ends())
         assert worker.stop() == 0
@@ -140,11 +140,11 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
     assert joined == {str(number): (number % 2, 1) for number in range(FANS)}
     dead = outputs["dead-letters"][-1]
     assert (dead.value, dead.headers[0]) == (b"not Avro", ("source", b"a scale"))
-    replayed = read_replay(dead.headers[: -len(DEAD_LETTER_HEADERS)])
-    assert replayed is not None
-    assert replayed.attempt == 1
+    resent = read_resend(dead.headers[: -len(DEAD_LETTER_HEADERS)])
+    assert resent is not None
+    assert resent.attempt == 1
     shown = areba(file, "dlq", "show", f"0:{dead.offset}")
-    assert f"it was {prefix}dead-letters[0] offset {replayed.offset}, sent back" in shown.stdout
+    assert f"it was {prefix}dead-letters[0] offset {resent.offset}, sent back" in shown.stdout
     check_exactly_once(app)
     books = areba(file, "verify", "--models", "0", models)
     assert books.returncode == 0, books.stdout
@@ -168,5 +168,5 @@ def test_errors_are_one_line(kafka: Broker, prefix: str, tmp_path: Path) -> None
     empty = areba(file, "dlq", "show", "0:17")
     assert (empty.returncode, empty.stderr) == (2, f"{prefix}dead-letters[0] has no offset 17: it is empty\n")
     assert areba(file, "dlq", "list").stdout == "0 dead letters, 0 of them sent back\n"
-    nothing = areba(file, "dlq", "replay", "--all")
+    nothing = areba(file, "dlq", "resend", "--all")
     assert nothing.stdout == "0 dead letters sent back, 0 of those selected were sent back before\n"

@@ -95,8 +95,8 @@ def test_outputs_of_old_records_survive(
     file = app.file("operator")
     assert f"{3 * COUNT} dead letters" in areba(file, "dlq", "list", "--since", "1h").stdout
     assert areba(file, "inspect").returncode == 1
-    dry = areba(file, "dlq", "replay", "--all", "--dry-run")
+    dry = areba(file, "dlq", "resend", "--all", "--dry-run")
     assert (dry.returncode, f"{2 * COUNT} not sent" in dry.stdout + dry.stderr) == (1, True)
-    assert areba(file, "dlq", "replay", "--reason", "orphan-label").returncode == 0
+    assert areba(file, "dlq", "resend", "--reason", "orphan-label").returncode == 0
     back = read_topic(app.cluster, TopicPartition(app.config.topics.labels, 0))[counts[1] :]
     assert sorted(row.time_ms for row in back) == sorted((YEAR_2013_MS + 100 * n) // 1000 for n in range(COUNT))

@@ -57,7 +57,7 @@ def _headers(draw: random.Random) -> Sequence[tuple[bytes, bytes | None]]:
     names = (
         b"source", b"traceparent", b"", b"\xff\xfe", b"\xc3\x28", b"nul\0nul", b"\x1b[2J", "größe".encode(),
         b"areba.reason", b"areba.value.length", b"areba.value.sha256", b"areba.headers.unreadable",
-        b"areba.replay-start", *(name.encode() for name in DEAD_LETTER_HEADERS), draw.randbytes(draw.randrange(1, 40)),
+        b"areba.resend-start", *(name.encode() for name in DEAD_LETTER_HEADERS), draw.randbytes(draw.randrange(1, 40)),
     )  # fmt: skip
     values = (None, b"", b"a scale", TRACE, TRACE.upper(), b"9" * 30, draw.randbytes(draw.randrange(60)))
     return [(draw.choice(names), draw.choice(values)) for _ in range(draw.choice((1, 1, 2, 7)))]

@@ -111,7 +111,7 @@ def test_a_bad_run_stops_one_stream_until_resume(kafka: Broker, prefix: str, tmp
         again = areba(file, "resume", "bad")
         assert again.returncode == 3
         assert "nothing to resume" in again.stderr
-        sent = areba(file, "dlq", "replay", "--reason", "stream-stopped")
+        sent = areba(file, "dlq", "resend", "--reason", "stream-stopped")
         assert sent.returncode == 0, sent.stderr
         progress.wait_for_ends(app.input_ends())
         assert worker.stop() == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.reset import reset
 from stream_app.admin.saved_models.export_models import export
 from stream_app.admin.saved_models.import_model import import_model
@@ -32,7 +32,7 @@ REFUSALS = (StateError, ConfigurationError, UnknownOutcomeError, TransactionAbor
 
 PAUSE_S = 0.2
 
-Command = Callable[[Place], Iterator[str]]
+Command = Callable[[Application], Iterator[str]]
 
 
 def run_at_once(world: "World") -> None:
@@ -60,7 +60,7 @@ def _draw(world: "World", file: Path) -> Command:
     if world.draw.random() < 0.5 and not world.broker.hanging:
         try:
             if not file.exists():
-                export(world.place(), stream, "areba", file, number, None)
+                export(world.application(), stream, "areba", file, number, None)
         except REFUSALS as problem:
             world.say(f"an operator: {problem}")
         else:
@@ -78,7 +78,7 @@ def run_command(world: "World", command: Command) -> None:
         return SimulatedTransaction(gate, make, world.later, lambda: None)
 
     clock = SimulatedClock(gate, world.clock)
-    place = Place(world.config("w1"), SimulatedCluster(gate, world.cluster), clock, open_transaction)
+    place = Application(world.config("w1"), SimulatedCluster(gate, world.cluster), clock, open_transaction)
     try:
         for line in command(place):
             world.say(f"an operator: {line}")

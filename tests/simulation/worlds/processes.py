@@ -163,7 +163,7 @@ class Process:
 
     def _is_restoring(self) -> bool:
         tasks = self.worker.tasks if self.worker is not None else ()
-        return any(task.state in (TaskState.READING, TaskState.REPLAYING) for task in tasks)
+        return any(task.state in (TaskState.READING, TaskState.REPROCESSING) for task in tasks)
 
     def _transaction(self, transactional_id: str) -> SimulatedTransaction:
         make = partial(EmbeddedTransaction, self._world.broker, transactional_id, TRANSACTION_TIMEOUT_S)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stream_app.admin.dead_letters.replay import replay
+from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.marks import promote
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.backends.base import Transaction
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.errors import ConfigurationError, DeliveryError
@@ -47,13 +47,13 @@ def _promote(world: "World") -> None:
 def _send_back(world: "World") -> None:
     """Send all dead letters back, once each; the command may be killed or refused."""
 
-    def command(place: Place) -> Iterator[str]:
+    def command(place: Application) -> Iterator[str]:
         def opened(transactional_id: str) -> Transaction:
             transaction = place.open_transaction(transactional_id)
             transaction.initialise()
             return transaction
 
-        result = replay(place.cluster, place.config, place.clock, Selection(), opened)
+        result = resend(place.cluster, place.config, place.clock, Selection(), opened)
         world.faults.events[Event.SENT_BACK] += result.sent.total()
         yield f"{result.sent.total()} dead letters are sent back"
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from stream_app.admin.marks import erase, resume
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
 from stream_app.backends.base import Fetched, TopicInfo, TopicPartition
@@ -215,7 +215,7 @@ class World:
         self.scheduler.spawn(act, seconds)
 
     def _writes_inputs(self, transactional_id: str) -> bool:
-        return transactional_id.startswith(PRODUCER) or transactional_id == self.config("w1").replay_transactional_id
+        return transactional_id.startswith(PRODUCER) or transactional_id == self.config("w1").resend_transactional_id
 
     def _loses_markers(self, transactional_id: str) -> bool:
         """Say whether the markers of a worker's transaction are lost; hanging inputs would never end."""
@@ -625,19 +625,19 @@ class World:
             self.say(f"the operator ends what hangs of {transactional_id}")
             self.broker.end_by_hand(transactional_id)
 
-    def place(self) -> Place:
+    def application(self) -> Application:
         """Return the application as the operator's commands see it."""
-        return Place(self.config("w1"), self.cluster, self.clock, partial(EmbeddedTransaction, self.broker))
+        return Application(self.config("w1"), self.cluster, self.clock, partial(EmbeddedTransaction, self.broker))
 
     def _maintain(self) -> None:
         """Stop all workers, accept lost inputs, reset streams, and start the workers again."""
         self.stop_all()
-        lost, place = sorted(self.lost), self.place()
-        for line in self._insist(lambda: skip(place, lost)) if lost else ():
+        lost, application = sorted(self.lost), self.application()
+        for line in self._insist(lambda: skip(application, lost)) if lost else ():
             self.faults.events[Event.SKIPPED] += ": continues " in line
             self.say(f"the operator: {line}")
         for stream in self.resets:
-            self._reset(place, stream)
+            self._reset(application, stream)
         self.lost.clear()
         self.resets.clear()
         self.is_closed = False
@@ -652,7 +652,7 @@ class World:
                     raise
                 self.settle_transactions()
 
-    def _reset(self, place: Place, stream: str) -> None:
+    def _reset(self, place: Application, stream: str) -> None:
         """Reset a stream in each task that has it."""
         for number in range(self.shape.partitions):
             try:

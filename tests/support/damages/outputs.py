@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from stream_app.records import Prediction
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import SENT_BACK, Replay
+from stream_app.serialization.dead_letter import SENT_BACK, Resend
 from stream_app.verify.results import Code
 from tests.support.damages.log import ANY, Found, example_at, missing, next_score, outcome_where, prediction_where
 from tests.support.verified_log import TOPICS, Log, Stored, processed, put
@@ -271,8 +271,8 @@ def a_label_with_another_reason(log: Log) -> Found:
 def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
     """Send a dead letter back this often, with this many marks; return the first new input and the last dead letter."""
     for number in range(times):
-        replay = Replay(TOPICS.dead_letters, 0, 3, TOPICS.examples, 0, 17, 1, number)
-        log.records[TOPICS.examples].append(Stored(9_000 + number, b"\xff", b"garbage", tuple(replay.headers())))
+        resend = Resend(TOPICS.dead_letters, 0, 3, TOPICS.examples, 0, 17, 1, number)
+        log.records[TOPICS.examples].append(Stored(9_000 + number, b"\xff", b"garbage", tuple(resend.headers())))
     first = len(log.records[TOPICS.examples]) - times
     for name in (TOPICS.predictions, TOPICS.outcomes, TOPICS.metrics, TOPICS.dead_letters, TOPICS.progress):
         log.records[name] = []

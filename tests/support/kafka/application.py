@@ -18,7 +18,7 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.config import Config, load
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Side
-from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.serialization.dead_letter import is_of_a_resend
 from tests.support.kafka.records import StreamOf, closing, stream_records
 from tests.support.kafka.topics import read_topic
 from tests.support.kafka.waiting import DEADLINE_S
@@ -111,13 +111,13 @@ class App:
         return found
 
     def outputs(self, number: int) -> dict[str, list[Read]]:
-        """Return all committed outputs of a partition, by unprefixed topic; without the marks of `areba dlq replay`."""
+        """Return all committed outputs of a partition, by unprefixed topic; without the marks of `areba dlq resend`."""
         topics, cluster = self.config.topics, self.cluster
         return {
             name: [
                 read
                 for read in read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
-                if not is_of_a_replay(read.headers)
+                if not is_of_a_resend(read.headers)
             ]
             for name in OUTPUT_TOPICS
         }

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.admin.saved_models import backup as module
 from stream_app.admin.saved_models.backup import MANIFEST, export_all, read_backup
 from stream_app.admin.saved_models.export_models import file_name
 from stream_app.admin.saved_models.import_backup import import_all
 from stream_app.backends.partitioner import partition_of
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
-from stream_app.records import SEED, Act, Example, Label
+from stream_app.records import IMPORT, Act, Example, Label
 from stream_app.serialization import codec
 from stream_app.snapshot.model_file import read_model_file
 from stream_app.verify.verify import verify
@@ -65,7 +65,7 @@ def _digests(world: World) -> dict[str, str]:
     found: dict[str, str] = {}
     for task in range(worlds.PARTITIONS):
         with suppress(StateError):  # a task that has no stream
-            found |= rebuild(world.place(), task, None).task.model_digests()
+            found |= rebuild(world.application(), task, None).task.model_digests()
     return found
 
 
@@ -80,13 +80,13 @@ def world() -> World:
 @pytest.fixture
 def folder(world: World, tmp_path: Path) -> Path:
     """Return a backup of the application."""
-    [*export_all(world.place(), tmp_path / "backup")]
+    [*export_all(world.application(), tmp_path / "backup")]
     return tmp_path / "backup"
 
 
 def test_one_file_for_each_model_of_every_name(world: World, tmp_path: Path) -> None:
     """A second stream that overwrote the file of the first would be missing on the day of the restore."""
-    lines = [*export_all(world.place(), tmp_path / "backup")]
+    lines = [*export_all(world.application(), tmp_path / "backup")]
     assert len(lines) == 2 * len(STREAMS) + 1
     backup = read_backup(tmp_path / "backup")
     assert {(one.stream, one.learner) for one in backup.models} == {(s, n) for s in STREAMS for n in CONFIG["learners"]}
@@ -109,14 +109,14 @@ def test_a_new_application_with_another_number_of_tasks(
     before = _digests(world)
     monkeypatch.setattr(worlds, "PARTITIONS", partitions)
     other = _application("other")
-    lines = [*import_all(other.place(), folder)]
+    lines = [*import_all(other.application(), folder)]
     assert f"{2 * len(STREAMS)} of {2 * len(STREAMS)} models" in lines[-1]
     assert _digests(other) == before, "listed before the first start"
     for task in range(partitions):
-        seeds = [one for one in other.progress(task) if isinstance(one, Act) and one.kind == SEED]
+        seeds = [one for one in other.progress(task) if isinstance(one, Act) and one.kind == IMPORT]
         assert len(seeds) == 2 * sum(partition_of(name.encode(), partitions) == task for name in STREAMS)
     written = [other.rows("progress", task) for task in range(partitions)]
-    again = [*import_all(other.place(), folder)]
+    again = [*import_all(other.application(), folder)]
     assert all("is there already" in line for line in again[:-1])
     assert [other.rows("progress", task) for task in range(partitions)] == written, "repeated after an interruption"
     _run(other, 3, first=12)
@@ -136,11 +136,11 @@ def test_models_of_this_application_are_not_replaced_unasked(world: World, folde
     written = [world.rows("progress", task) for task in range(worlds.PARTITIONS)]
     lines: list[str] = []
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        lines.extend(import_all(world.place(), folder))
-    lines = [*import_all(world.place(), folder, overwrite=True, dry_run=True)]
+        lines.extend(import_all(world.application(), folder))
+    lines = [*import_all(world.application(), folder, overwrite=True, dry_run=True)]
     assert [world.rows("progress", task) for task in range(worlds.PARTITIONS)] == written
     assert _digests(world) == newer
-    [*import_all(world.place(), folder, overwrite=True)]
+    [*import_all(world.application(), folder, overwrite=True)]
     assert _digests(world) != newer
     member = started(world.worker())
     take_turns(member, until=all_beyond(member, 1))
@@ -155,9 +155,9 @@ def test_an_import_names_the_models_that_do_not_fit(folder: Path) -> None:
     other = _application("other", learners=changed)
     lines: list[str] = []
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        lines.extend(import_all(other.place(), folder))
+        lines.extend(import_all(other.application(), folder))
     kept = {name for name in _digests(other) if name.endswith("/areba")}
-    seeds = [one for task in range(worlds.PARTITIONS) for one in other.progress(task) if one.kind == SEED]  # type: ignore[union-attr]
+    seeds = [one for task in range(worlds.PARTITIONS) for one in other.progress(task) if one.kind == IMPORT]  # type: ignore[union-attr]
     assert len(seeds) == len(kept) == len(STREAMS)
 
 
@@ -167,8 +167,8 @@ def test_a_file_of_another_model_is_refused(folder: Path) -> None:
     (folder / one.file).write_bytes((folder / two.file).read_bytes())
     other = _application("other")
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        [*import_all(other.place(), folder)]
-    texts = [one.text for task in range(worlds.PARTITIONS) for one in other.progress(task) if one.kind == SEED]  # type: ignore[union-attr]
+        [*import_all(other.application(), folder)]
+    texts = [one.text for task in range(worlds.PARTITIONS) for one in other.progress(task) if one.kind == IMPORT]  # type: ignore[union-attr]
     imported = {(json.loads(text)["stream"], json.loads(text)["learner"]) for text in texts}
     assert len(imported) == 2 * len(STREAMS) - 1
     assert (one.stream, one.learner) not in imported
@@ -180,38 +180,38 @@ def test_a_backup_is_replaced_only_by_a_complete_one(
     """Tonight's export that fails must leave yesterday's backup, and no command deletes the files of others."""
     before = (folder / MANIFEST).read_bytes()
     with pytest.raises(ConfigurationError):
-        [*export_all(world.place(), folder)]
+        [*export_all(world.application(), folder)]
     real = rebuild
 
-    def fails(place: Place, task: int, at: tuple[int, int] | None) -> object:
+    def fails(application: Application, task: int, at: tuple[int, int] | None) -> object:
         if task:
             raise StateError("inputs were deleted", ErrorCode.INPUTS_DELETED)
-        return real(place, task, at)
+        return real(application, task, at)
 
     _run(world, 3, first=12)
     with monkeypatch.context() as patched:
         patched.setattr(module, "rebuild", fails)
         with pytest.raises(StateError):
-            [*export_all(world.place(), folder, overwrite=True)]
+            [*export_all(world.application(), folder, overwrite=True)]
         assert (folder / MANIFEST).read_bytes() == before
         partial = folder.parent / "partial"
         with pytest.raises(StateError):
-            [*export_all(world.place(), partial)]
+            [*export_all(world.application(), partial)]
         assert {one.task for one in read_backup(partial).models} == {0}
         assert len(read_backup(partial).left_out) == 1
         with pytest.raises(StateError):
-            [*import_all(_application("other").place(), partial)]
+            [*import_all(_application("other").application(), partial)]
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(ConfigurationError):
-        [*export_all(world.place(), folder, overwrite=True)]
+        [*export_all(world.application(), folder, overwrite=True)]
     (folder / "notes.txt").unlink()
-    [*export_all(world.place(), folder, overwrite=True)]
+    [*export_all(world.application(), folder, overwrite=True)]
     assert (folder / MANIFEST).read_bytes() != before
     (folder / MANIFEST).unlink()
     with pytest.raises(ConfigurationError):
-        [*import_all(_application("other").place(), folder)]
+        [*import_all(_application("other").application(), folder)]
     with pytest.raises(ConfigurationError):
-        [*export_all(world.place(), folder, overwrite=True)]
+        [*export_all(world.application(), folder, overwrite=True)]
     assert {path.name for path in folder.parent.iterdir()} == {"backup", "partial"}, "nothing unfinished is left"
 
 
@@ -225,13 +225,13 @@ def test_a_stream_that_was_in_two_tasks(world: World, tmp_path: Path) -> None:
         member, until=lambda: all(task.offsets[0] == ends[task.number] for task in member.tasks) and bool(member.tasks)
     )
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
-    [*export_all(world.place(), tmp_path / "backup")]
+    [*export_all(world.application(), tmp_path / "backup")]
     models = [one for one in read_backup(tmp_path / "backup").models if one.stream == "pumps"]
     assert {one.task for one in models} == {0, 1}
     other = _application("other")
     lines: list[str] = []
     with pytest.raises(StateError):
-        lines.extend(import_all(other.place(), tmp_path / "backup"))
+        lines.extend(import_all(other.application(), tmp_path / "backup"))
     own = {one.digest for one in models if one.task == home}
     assert all(any(digest in line for line in lines) for digest in own)
     assert sum("pumps/" in line and "left out" in line for line in lines) == 2
@@ -241,13 +241,13 @@ def test_an_application_without_models_replaces_no_backup(folder: Path) -> None:
     """A daily command that is run for the wrong application would otherwise delete the only backup, with status 0."""
     before = (folder / MANIFEST).read_bytes()
     with pytest.raises(StateError) as caught:
-        [*export_all(_application("empty").place(), folder, overwrite=True)]
+        [*export_all(_application("empty").application(), folder, overwrite=True)]
     assert caught.value.code is ErrorCode.NEVER_COMMITTED
     assert (folder / MANIFEST).read_bytes() == before
 
 
 def test_an_empty_backup_is_refused(world: World, tmp_path: Path) -> None:
     """Otherwise an import of nothing would look like a success."""
-    [*export_all(_application("empty").place(), tmp_path / "empty")]
+    [*export_all(_application("empty").application(), tmp_path / "empty")]
     with pytest.raises(ConfigurationError):
-        [*import_all(world.place(), tmp_path / "empty")]
+        [*import_all(world.application(), tmp_path / "empty")]

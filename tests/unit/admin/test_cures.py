@@ -1,4 +1,4 @@
-"""Reasons that a replay does not cure."""
+"""Reasons that a resend does not cure."""
 
 import pytest
 

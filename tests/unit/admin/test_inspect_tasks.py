@@ -69,7 +69,7 @@ def test_a_healthy_application() -> None:
 
 
 def test_markers_are_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `areba dlq replay` an input ends with a marker, which a commit passes: nothing is left to process."""
+    """After `areba dlq resend` an input ends with a marker, which a commit passes: nothing is left to process."""
     world = World()
     monkeypatch.setattr(held_back, "WATCH_S", 1.0)
     example = codec.encode(Example("s0", "0", [1.0]))
@@ -79,13 +79,13 @@ def test_markers_are_no_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     def lag() -> int:
         return inspect(world.cluster, world.config, [0], clock=world.clock).tasks[0].inputs[0].lag
 
-    replay = world.open_transaction("replay")
-    replay.initialise()
+    resend = world.open_transaction("resend")
+    resend.initialise()
     for turn in range(2):
-        replay.begin()
-        replay.produce(place, OutputRecords.of([b"s0"], [example], [turn + 1]))
+        resend.begin()
+        resend.produce(place, OutputRecords.of([b"s0"], [example], [turn + 1]))
         assert lag() > 0, "a transaction that is open may be committed"
-        replay.commit()
+        resend.commit()
         assert lag() > 0
         take_turns(member, until=lambda: lag() == 0)
         known = inspect(world.cluster, world.config, [0]).tasks[0].inputs[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.progress.writer import ProgressWriter, progress_writer
 from stream_app.admin.reset import reset
 from stream_app.admin.saved_models.export_models import export
@@ -16,7 +16,7 @@ from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ErrorCode, StateError, TransactionAbortedError
-from stream_app.records import RESET, SEED, SKIP, Act, Commit
+from stream_app.records import IMPORT, RESET, SKIP, Act, Commit
 from stream_app.task_state import TaskState
 from stream_app.verify.verify import verify
 from tests.contract.backends import outputs
@@ -44,15 +44,15 @@ def world() -> World:
 
 
 def _reset(world: World) -> list[str]:
-    return list(reset(world.place(), "s0", 0))
+    return list(reset(world.application(), "s0", 0))
 
 
 def _import(world: World, file: Path) -> list[str]:
-    return list(import_model(world.place(), file, "s0", "baseline", 0))
+    return list(import_model(world.application(), file, "s0", "baseline", 0))
 
 
 def _skip(world: World) -> list[str]:
-    return list(skip(world.place(), [0]))
+    return list(skip(world.application(), [0]))
 
 
 @pytest.fixture(params=["reset", "import", "skip"])
@@ -60,7 +60,7 @@ def command(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Cal
     """Return each command that writes; the world is such that it has something to write."""
     if request.param == "import":
         file = tmp_path / "model.safetensors"
-        export(world.place(), "s0", "baseline", file, 0, None)
+        export(world.application(), "s0", "baseline", file, 0, None)
         return partial(_import, world, file)
     if request.param == "skip":
         for topic in ("examples", "labels"):
@@ -81,7 +81,7 @@ def _after_reading(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object
 
 
 def _acts(world: World) -> list[str]:
-    kinds = (RESET, SEED, SKIP)
+    kinds = (RESET, IMPORT, SKIP)
     return [record.kind for record in world.progress(0) if isinstance(record, Act) and record.kind in kinds]
 
 
@@ -101,8 +101,8 @@ def test_of_two_commands_at_once_one_is_refused(
 
 def test_a_command_that_is_fenced_before_it_has_read(world: World) -> None:
     """It ends as it would later: with the status and the code of a command that can be run again."""
-    place = world.place()
-    with pytest.raises(StateError, match=ErrorCode.OVERTAKEN), progress_writer(place) as writer:  # noqa: PT012
+    application = world.application()
+    with pytest.raises(StateError, match=ErrorCode.OVERTAKEN), progress_writer(application) as writer:  # noqa: PT012
         _reset(world)
         writer.begin(0)
     assert _acts(world) == [RESET]
@@ -163,13 +163,13 @@ class _Slow(EmbeddedTransaction):
         self.after()
 
 
-def _slow(world: World, before: Callable[[], object] = tuple, after: Callable[[], object] = tuple) -> Place:
+def _slow(world: World, before: Callable[[], object] = tuple, after: Callable[[], object] = tuple) -> Application:
     def opened(name: str) -> _Slow:
         made = _Slow(world.broker, name)
         made.before, made.after = before, after
         return made
 
-    return world.place()._replace(open_transaction=opened)
+    return world.application()._replace(open_transaction=opened)
 
 
 def test_a_worker_that_joins_before_the_commit_waits_for_it(world: World) -> None:
@@ -219,9 +219,9 @@ def test_a_transaction_that_hangs_in_progress(world: World) -> None:
 
 def test_a_dry_run_fences_nobody(world: World) -> None:
     """An operator may look while another one works, and while workers run."""
-    with progress_writer(world.place()) as writer:
+    with progress_writer(world.application()) as writer:
         writer.begin(0)
-        assert "would start again" in next(iter(reset(world.place(), "s0", 0, dry_run=True)))
+        assert "would start again" in next(iter(reset(world.application(), "s0", 0, dry_run=True)))
         writer.write(0, [Act(world.progress(0)[-1].sequence + 1, RESET, "0", "s0")])
     assert _acts(world) == [RESET]
 
@@ -229,17 +229,17 @@ def test_a_dry_run_fences_nobody(world: World) -> None:
 def test_a_new_application_takes_models(tmp_path: Path, world: World) -> None:
     """Nothing is committed yet, so the command has no offsets of inputs with which to refuse workers."""
     file = tmp_path / "model.safetensors"
-    export(world.place(), "s0", "baseline", file, 0, None)
+    export(world.application(), "s0", "baseline", file, 0, None)
     config = make_config(application={"id": "second"})
     new = World(config)
-    with progress_writer(new.place()) as writer:
+    with progress_writer(new.application()) as writer:
         writer.begin(0)
         member = started(new.worker(joins=True))
         member.turn()
         with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
             writer.write(0, [Act(0, RESET, "0", "s0")])
     _kill(new)
-    assert "continues from digest" in list(import_model(new.place(), file, "s0", "baseline", 0))[-1]
+    assert "continues from digest" in list(import_model(new.application(), file, "s0", "baseline", 0))[-1]
     new.send(3)
     take_turns(member := started(new.worker()), until=all_at(member, 3))
     assert [task.state for task in member.tasks] == [TaskState.LIVE] * 2

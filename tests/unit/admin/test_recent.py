@@ -8,7 +8,7 @@ from rich.console import Console
 
 from stream_app.admin import inspect_tasks
 from stream_app.admin.dead_letters.record import RecordId
-from stream_app.admin.dead_letters.replay import replay
+from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.show import show_letter
 from stream_app.admin.inspect_tasks import inspect
@@ -76,7 +76,7 @@ def test_dead_letters_that_were_looked_after() -> None:
         transaction.initialise()
         return transaction
 
-    replay(world.cluster, world.config, world.clock, Selection(), opened)
+    resend(world.cluster, world.config, world.clock, Selection(), opened)
     assert inspect(world.cluster, world.config, [0], clock=world.clock).ok
     _process(world, member)
     assert not inspect(world.cluster, world.config, [0]).ok, "it came back"

@@ -53,7 +53,7 @@ def test_a_promoted_relay_stays_champion_after_any_crash() -> None:
 def test_a_prediction_of_relay_is_made_again(number: int) -> None:
     """A prediction that cannot be explained cannot be defended; draws, averages and queues must be those of then."""
     world = promoted(3)
-    found = explain(world.place(), STREAM, str(number), TASK)
+    found = explain(world.application(), STREAM, str(number), TASK)
     assert found.is_same
     assert [(one.learner, one.champion) for one in found.again] == [("areba", number < HALF), ("relay", number >= HALF)]
 
@@ -64,7 +64,7 @@ def test_an_exported_relay_predicts_in_plain_torch(tmp_path: Path) -> None:
     world.put("examples", TASK, STREAM.encode(), codec.encode(Example(STREAM, "last", [0.7])), 20 * HALF)
     member = started(world.worker())
     take_turns(member, until=lambda: len(predictions(world, "relay")) > 2 * HALF)
-    export(world.place(), STREAM, "relay", tmp_path / "relay", TASK, None)
+    export(world.application(), STREAM, "relay", tmp_path / "relay", TASK, None)
     tensors = load_file(tmp_path / "relay")
     model = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.LeakyReLU(0.01), torch.nn.Linear(8, 1))
     model.load_state_dict({name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.admin.reset import reset
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.cli.main import cli
@@ -27,12 +27,12 @@ RIGHT = 3
 """Features of the examples that are right; the first one has 1."""
 
 
-def _place(world: World) -> Place:
-    return world.place()
+def _application(world: World) -> Application:
+    return world.application()
 
 
 def _reset(world: World, stream: str = "s0", *, dry_run: bool = False) -> list[str]:
-    return list(reset(_place(world), stream, 0, dry_run=dry_run))
+    return list(reset(_application(world), stream, 0, dry_run=dry_run))
 
 
 def _kill(world: World) -> None:
@@ -106,7 +106,7 @@ def test_a_wrong_first_example(snapshot_after_ms: int) -> None:
         _kill(world)
         again = _reaches(world, (10, 9))
         assert _digests(again) == digests
-        assert rebuild(_place(world), 0, None).task.model_digests() == digests
+        assert rebuild(_application(world), 0, None).task.model_digests() == digests
 
 
 def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
@@ -139,7 +139,7 @@ def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     member = _reaches(world, (35, 35))
     _kill(world)
     again = _reaches(world, (35, 35))
-    assert again.tasks[0].report.replayed_records == 0
+    assert again.tasks[0].report.reprocessed_records == 0
     assert _digests(again) == _digests(member)
     report = verify(world.cluster, world.config, rerun=True)
     assert report.ok, report.findings
@@ -179,7 +179,7 @@ def test_reset_writes_one_act_for_the_named_stream(monkeypatch: pytest.MonkeyPat
     world = _wrong_dimension(0)
     file = tmp_path / "areba.yaml"
     file.write_text("{}")
-    monkeypatch.setattr("stream_app.cli.clients.open_place", lambda _: _place(world))
+    monkeypatch.setattr("stream_app.cli.clients.open_application", lambda _: _application(world))
     monkeypatch.setattr("stream_app.cli.clients.open_sender", lambda _: _closable(world))
     result = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
     assert result.exit_code == 0, result.output

@@ -49,8 +49,8 @@ def _delete(world: World, before: int, topics: Sequence[str] = ("examples", "lab
 
 
 def _skip(world: World, tasks: Iterable[int] = (), *, dry_run: bool = False) -> list[str]:
-    place = world.place()
-    return list(skip(place, tasks, dry_run=dry_run))
+    application = world.application()
+    return list(skip(application, tasks, dry_run=dry_run))
 
 
 def _gaps(world: World, number: int = 0) -> list[Gap]:
@@ -131,15 +131,15 @@ def test_an_input_that_ends_with_a_transaction_was_processed(outcome: str) -> No
     producer = world.open_transaction("producer")
     producer.initialise()
     producer.begin()
-    places = [place for task in member.tasks for place in task.inputs]
-    for place in places:
-        producer.produce(place, OutputRecords.of([b"s0"], [b"garbage"], [10 * COUNT]))
+    places = [partition for task in member.tasks for partition in task.inputs]
+    for partition in places:
+        producer.produce(partition, OutputRecords.of([b"s0"], [b"garbage"], [10 * COUNT]))
     getattr(producer, outcome)()
     take_turns(member, until=all_at(member, COUNT + 2))
     take_turns(member, until=lambda: not any(task.is_saving or task.live.snapshots.is_due() for task in member.tasks))
     _kill(world)
-    for place in places:
-        world.broker.delete_before(place, world.broker.watermarks(place).high)
+    for partition in places:
+        world.broker.delete_before(partition, world.broker.watermarks(partition).high)
     assert [line.partition(": ")[2] for line in _skip(world)] == ["no input that it needs was deleted"] * PARTITIONS
     assert [view.problem for view in inspect(world.cluster, world.config).tasks] == [None] * PARTITIONS
     again = started(world.worker())
@@ -185,16 +185,16 @@ def test_a_skip_without_a_snapshot_publishes_no_output_twice() -> None:
     )
     member = _check_continues(world, COUNT)
     assert _updates(member) == 20, "of the new ones alone"
-    for place, rows in world.outputs().items():
-        assert rows[: len(outputs[place])] == outputs[place]
-        assert place[0] != "predictions" or len(rows) == COUNT + 20
+    for partition, rows in world.outputs().items():
+        assert rows[: len(outputs[partition])] == outputs[partition]
+        assert partition[0] != "predictions" or len(rows) == COUNT + 20
 
 
 def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
     """If the state from which a task continues does not have the stream yet, its reset has no effect."""
     world, _ = _ran(**NEVER)
-    place = world.place()
-    assert list(reset(place, "s0", 0))
+    application = world.application()
+    assert list(reset(application, "s0", 0))
     _delete(world, 7)
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     _skip(world)
@@ -227,7 +227,7 @@ def test_a_second_skip_before_the_next_snapshot() -> None:
     member = _check_continues(world, COUNT + 20)
     assert _updates(member) == 20
     point = member.tasks[0].offsets
-    held = rebuild(world.place(), 0, point).task
+    held = rebuild(world.application(), 0, point).task
     assert held.model_digests() == member.tasks[0].live.task.model_digests()
 
 
@@ -243,18 +243,6 @@ def test_a_skip_of_examples_or_labels_alone() -> None:
     assert _updates(member) == COUNT + 20
     _kill(world)
     _check_continues(world, COUNT + 30)
-
-
-def test_the_second_of_two_simultaneous_skips_has_no_effect() -> None:
-    """If two operators skip inputs at the same time, the second record has no effect."""
-    world, _ = _ran(**OFTEN)
-    world.send(30, first=COUNT)
-    _delete(world, COUNT + 10)
-    _skip(world)
-    for number in range(PARTITIONS):
-        world.put("progress", number, None, world.rows("progress", number)[-1][1])
-    member = started(world.worker())
-    take_turns(member, until=all_at(member, COUNT + 30))
 
 
 def test_inspect_and_verify_know_of_a_skip() -> None:
@@ -280,8 +268,8 @@ def test_a_gap_after_another_snapshot_is_refused() -> None:
     _delete(world, COUNT + 10)
     _skip(world)
     for number in range(PARTITIONS):  # both snapshots are lost
-        place = TopicPartition(world.config.topics.changelog, number)
-        world.broker.delete_before(place, world.cluster.watermarks(place).high)
+        changelog = TopicPartition(world.config.topics.changelog, number)
+        world.broker.delete_before(changelog, world.cluster.watermarks(changelog).high)
     assert _parked(world) is ErrorCode.SKIP_MISFIT
     assert "from untrained models" in _skip(world)[0]
     member = started(world.worker())

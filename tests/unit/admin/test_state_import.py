@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.admin.saved_models.export_models import export
 from stream_app.admin.saved_models.import_model import import_model
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
-from stream_app.records import SEED, Act, Commit
+from stream_app.records import IMPORT, Act, Commit
 from stream_app.serialization import codec
-from stream_app.snapshot.imported_state import read_seed
+from stream_app.snapshot.imported_state import read_import
 from stream_app.snapshot.model_file import digest_of
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
@@ -31,12 +31,12 @@ def _ran(config: Config, count: int = 40) -> tuple[World, Worker]:
     return world, member
 
 
-def _place(world: World, config: Config | None = None) -> Place:
-    return world.place(config)
+def _application(world: World, config: Config | None = None) -> Application:
+    return world.application(config)
 
 
-def _import(place: Place, file: Path, learner: str = "areba", stream: str = "s0") -> str:
-    return "\n".join(import_model(place, file, stream, learner, 0))
+def _import(application: Application, file: Path, learner: str = "areba", stream: str = "s0") -> str:
+    return "\n".join(import_model(application, file, stream, learner, 0))
 
 
 def _kill(world: World) -> None:
@@ -55,7 +55,7 @@ def saved(tmp_path: Path) -> Path:
     """Export the model that an application has trained on forty examples."""
     world, _ = _ran(make_config(**SAVED))
     path = tmp_path / "model.safetensors"
-    export(_place(world), "s0", "areba", path, 0, None)
+    export(_application(world), "s0", "areba", path, 0, None)
     return path
 
 
@@ -63,7 +63,7 @@ def test_a_new_application_begins_with_the_imported_model(saved: Path) -> None:
     """A fraud desk opens a second country with the model of the first; each restore begins with the same state."""
     config = make_config(application={"id": "second"}, **SAVED)
     world = World(config)
-    line = _import(_place(world), saved)
+    line = _import(_application(world), saved)
     assert line.startswith("s0/areba of task 0 continues from digest ")
     member = started(world.worker(config))
     take_turns(member, until=all_at(member, 0))
@@ -80,7 +80,7 @@ def test_a_new_application_begins_with_the_imported_model(saved: Path) -> None:
     again = started(world.worker(config))
     take_turns(again, until=all_at(again, 10))
     assert _digests(again) == _digests(member)
-    assert rebuild(_place(world), 0, None).task.model_digests() == _digests(member)
+    assert rebuild(_application(world), 0, None).task.model_digests() == _digests(member)
     report = verify(world.cluster, config)
     assert report.ok, report.findings
 
@@ -91,9 +91,9 @@ def test_a_stopped_application_continues_with_the_imported_model(saved: Path) ->
     world, member = _ran(config, 60)
     _kill(world)
     before = _digests(member)
-    _import(_place(world), saved)
+    _import(_application(world), saved)
     acts = [record for record in world.progress(0) if isinstance(record, Act)]
-    assert [act.kind for act in acts] == ["configuration", SEED]
+    assert [act.kind for act in acts] == ["configuration", IMPORT]
     for _ in range(2):
         member = started(world.worker(config))
         take_turns(member, until=all_at(member, 60))
@@ -106,7 +106,7 @@ def test_a_stopped_application_continues_with_the_imported_model(saved: Path) ->
     take_turns(member, until=all_at(member, 70))
     assert verify(world.cluster, config).ok
     point = [record for record in world.progress(0) if isinstance(record, Commit) and record.examples_end <= 60][-1]
-    earlier = rebuild(_place(world), 0, (point.examples_end, point.labels_end))
+    earlier = rebuild(_application(world), 0, (point.examples_end, point.labels_end))
     assert earlier.task.model_digests() == before, "before it was imported"
 
 
@@ -116,9 +116,9 @@ def test_a_challenger_that_only_the_file_has(saved: Path) -> None:
     world, _ = _ran(config)
     _kill(world)
     more = make_config(learners={**SAVED["learners"], "saved": {"method": "areba", "scaler": "standard"}})
-    assert "learners.saved: is new" in _import(_place(world, more), saved, learner="saved")
+    assert "learners.saved: is new" in _import(_application(world, more), saved, learner="saved")
     kinds = [record.kind for record in world.progress(0) if isinstance(record, Act)]
-    assert kinds == ["configuration", "configuration", SEED]
+    assert kinds == ["configuration", "configuration", IMPORT]
     member = started(world.worker(more))
     take_turns(member, until=all_at(member, 40))
     digests = _digests(member)
@@ -131,18 +131,18 @@ def test_a_model_that_does_not_fit_is_refused(saved: Path) -> None:
     world, _ = _ran(config)
     before = world.rows("progress", 0)
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
-        _import(_place(world), saved)
+        _import(_application(world), saved)
     _kill(world)
     for learner, text in (("baseline", "its settings differ"), ("none", "has no such learner")):
         with pytest.raises(StateError, match=text):
-            _import(_place(world), saved, learner=learner)
+            _import(_application(world), saved, learner=learner)
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        _import(_place(world), saved, stream="unheard-of")
+        _import(_application(world), saved, stream="unheard-of")
     with pytest.raises(ConfigurationError, match=r"metrics.fading_factor"):
-        _import(_place(world, make_config(metrics={"fading_factor": 0.5}, **SAVED)), saved)
+        _import(_application(world, make_config(metrics={"fading_factor": 0.5}, **SAVED)), saved)
     saved.write_bytes(saved.read_bytes()[:-9])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        _import(_place(world), saved)
+        _import(_application(world), saved)
     assert world.rows("progress", 0) == before
 
 
@@ -150,9 +150,9 @@ def test_a_damaged_act_is_refused(saved: Path) -> None:
     """A learner must not start from a state that was changed on its way."""
     config = make_config(application={"id": "second"}, **SAVED)
     world = World(config)
-    _import(_place(world), saved)
-    (text,) = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == SEED]
-    assert read_seed(text).learner == "areba"
+    _import(_application(world), saved)
+    (text,) = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == IMPORT]
+    assert read_import(text).learner == "areba"
     task = Task(0, config.task_settings(), ("examples", "labels"))
     plain = json.loads(text)
     content = plain["content"]
@@ -167,4 +167,4 @@ def test_a_damaged_act_is_refused(saved: Path) -> None:
     ]
     for number, each in enumerate(damaged):
         with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-            task.apply(Act(1 + number, SEED, "0", each))
+            task.apply(Act(1 + number, IMPORT, "0", each))

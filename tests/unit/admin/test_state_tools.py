@@ -8,7 +8,7 @@ import pytest
 
 from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.admin.learner_list import documents, table
-from stream_app.admin.models import DeadExampleError, Place, explain, rebuild
+from stream_app.admin.models import Application, DeadExampleError, explain, rebuild
 from stream_app.admin.saved_models.export_models import export
 from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
@@ -34,8 +34,8 @@ def _ran(count: int = 40, **sections: object) -> World:
     return world
 
 
-def _place(world: World) -> Place:
-    return world.place()
+def _application(world: World) -> Application:
+    return world.application()
 
 
 def test_any_committed_point_can_be_rebuilt() -> None:
@@ -48,8 +48,8 @@ def test_any_committed_point_can_be_rebuilt() -> None:
         take_turns(member, until=all_at(member, 10 * (life + 1)))
         digests[10 * (life + 1)] = dict(member.tasks[0].live.task.model_digests())
     for end, expected in digests.items():
-        assert rebuild(_place(world), 0, (end, end)).task.model_digests() == expected
-    newest = rebuild(_place(world), 0, None)
+        assert rebuild(_application(world), 0, (end, end)).task.model_digests() == expected
+    newest = rebuild(_application(world), 0, None)
     assert newest.offsets == (40, 40)
     assert newest.task.model_digests() == digests[40]
 
@@ -58,20 +58,20 @@ def test_points_that_were_never_committed_are_named() -> None:
     """For a point without a commit, the error names the commits next to it."""
     world = _ran()
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
-        rebuild(_place(world), 0, (1, 0))
+        rebuild(_application(world), 0, (1, 0))
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
-        rebuild(_place(world), 0, (400, 400))
+        rebuild(_application(world), 0, (400, 400))
     other = make_config(application={"id": "other"})
     world.add_topic(other.topics.progress)
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
-        rebuild(world.place(other), 1, None)
+        rebuild(world.application(other), 1, None)
 
 
 def test_an_exported_network_predicts_in_plain_torch(tmp_path: Path) -> None:
     """The file can be used without areba: the program of the documentation gives the same scores."""
     world = _ran(learners={"areba": {"method": "areba", "hidden": [5, 3]}})
     path = tmp_path / "model.safetensors"
-    line = export(_place(world), "s0", "areba", path, 0, None)
+    line = export(_application(world), "s0", "areba", path, 0, None)
     assert line.startswith(f"{path}: s0/areba at offsets 40/40, digest ")
     model = torch.nn.Sequential(
         torch.nn.Linear(1, 5),
@@ -93,7 +93,7 @@ def test_an_exported_model_has_its_scaler(tmp_path: Path) -> None:
     """Scores without the scaling would belong to another model."""
     world = _ran(learners={"areba": {"method": "areba", "scaler": "standard"}})
     path = tmp_path / "model.safetensors"
-    export(_place(world), "s0", "areba", path, 0, None)
+    export(_application(world), "s0", "areba", path, 0, None)
     tensors = load_file(path)
     seen = np.array([float(number % 3) for number in range(40)])
     assert tensors["input.mean"].numpy() == pytest.approx(seen.mean())
@@ -102,10 +102,10 @@ def test_an_exported_model_has_its_scaler(tmp_path: Path) -> None:
 
 def test_an_exported_file_is_whole_and_says_whose_it_is(tmp_path: Path) -> None:
     """A model at the newest commit is the same by its offsets; a file that was cut is not loaded."""
-    place = _place(_ran())
+    application = _application(_ran())
     one, two = (tmp_path / name for name in ("one", "two"))
-    export(place, "s0", "areba", one, 0, None)
-    export(place, "s0", "areba", two, 0, (40, 40))
+    export(application, "s0", "areba", one, 0, None)
+    export(application, "s0", "areba", two, 0, (40, 40))
     files = [read_model_file(str(path)) for path in (one, two)]
     assert digest_of(files[0].state) == digest_of(files[1].state)
     assert files[0].source["stream"] == "s0"
@@ -118,10 +118,10 @@ def test_names_that_are_not_there(tmp_path: Path) -> None:
     """The error lists the names that exist."""
     world = _ran(10)
     with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's1'; it has s0"):
-        export(_place(world), "s1", "areba", tmp_path / "x", 0, None)
+        export(_application(world), "s1", "areba", tmp_path / "x", 0, None)
     with pytest.raises(ConfigurationError, match=r"no learner 'qbr'; it has areba, baseline"):
-        export(_place(world), "s0", "qbr", tmp_path / "x", 0, None)
-    rebuilt = rebuild(_place(world), 0, None)
+        export(_application(world), "s0", "qbr", tmp_path / "x", 0, None)
+    rebuilt = rebuild(_application(world), 0, None)
     assert table(world.config, 0, rebuilt).row_count == 2
     found = [(one["stream"], one["learner"], one["champion"]) for one in documents(world.config, 0, rebuilt)]
     assert found == [("s0", "areba", True), ("s0", "baseline", False)]
@@ -131,7 +131,7 @@ def test_names_that_are_not_there(tmp_path: Path) -> None:
 def test_a_prediction_of_the_past_is_made_again(number: int) -> None:
     """The state of that moment gives the published score again; the answer has features and outcome, too."""
     world = _ran()
-    found = explain(_place(world), "s0", str(number), 0)
+    found = explain(_application(world), "s0", str(number), 0)
     assert found.is_same
     assert [one.learner for one in found.again] == ["areba", "baseline"]
     assert found.example == Example("s0", str(number), (float(number % 3),))
@@ -147,7 +147,7 @@ def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
     entries = world.broker._log(TopicPartition(world.config.topics.predictions, 0)).entries
     forged = replace(first, score=0.25)
     entries[0] = entries[0]._replace(value=codec.encode(forged))
-    found = explain(_place(world), "s0", "0", 0)
+    found = explain(_application(world), "s0", "0", 0)
     assert not found.is_same
     assert list(found.lines())[-1].startswith("NOT what was published: ")
 
@@ -156,12 +156,12 @@ def test_explain_answers_for_unknown_and_pending_examples() -> None:
     """The command answers for an example that was never sent, and for a pending one."""
     world = _ran()
     with pytest.raises(StateError, match=ErrorCode.EXAMPLE_UNKNOWN):
-        explain(_place(world), "s0", "nobody", 0)
+        explain(_application(world), "s0", "nobody", 0)
     with pytest.raises(ConfigurationError, match="there is no stream 'nostream'"):
-        explain(_place(world), "nostream", "0", 0)
+        explain(_application(world), "nostream", "0", 0)
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "late", [1.0])), 1_000)
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
-        explain(_place(world), "s0", "late", 0)
+        explain(_application(world), "s0", "late", 0)
 
 
 def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
@@ -171,10 +171,10 @@ def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
     member = started(world.worker())
     take_turns(member, until=lambda: len(world.rows("dead_letters", 0)) > 0)
     with pytest.raises(DeadExampleError, match="not-finite"):
-        explain(_place(world), "s0", "again", 0)
+        explain(_application(world), "s0", "again", 0)
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "again", [1.0])), 1_001)
     take_turns(member, until=lambda: any(b"again" in (row[1] or b"") for row in world.rows("predictions", 0)))
-    found = explain(_place(world), "s0", "again", 0)
+    found = explain(_application(world), "s0", "again", 0)
     assert found.is_same
     assert (found.example.features, len(found.again)) == ((1.0,), 2)
 
@@ -208,7 +208,7 @@ def test_dead_letters_are_read_from_the_time_of_the_example(
 
     monkeypatch.setattr(DeadLettersTopic, "open", noted)
     with pytest.raises(DeadExampleError, match="dead letter 0:2 "):
-        explain(_place(world), "s0", "again", 0)
+        explain(_application(world), "s0", "again", 0)
     assert began == begins
 
 
@@ -220,8 +220,8 @@ def _without_inputs(*, outputs: bool = False) -> World:
     take_turns(member, until=all_at(member, 20))
     topics = world.config.topics
     for topic in [topics.predictions] if outputs else [topics.examples, topics.labels]:
-        place = TopicPartition(topic, 0)
-        world.broker.delete_before(place, world.broker.watermarks(place).high)
+        partition = TopicPartition(topic, 0)
+        world.broker.delete_before(partition, world.broker.watermarks(partition).high)
     return world
 
 
@@ -230,9 +230,9 @@ def test_deleted_inputs_are_named_at_once(tmp_path: Path) -> None:
     world = _without_inputs()
     began_s = world.clock.monotonic_s()
     for tool in (
-        lambda: rebuild(_place(world), 0, None),
-        lambda: export(_place(world), "s0", "areba", tmp_path / "m", 0, None),
-        lambda: explain(_place(world), "s0", "5", 0),
+        lambda: rebuild(_application(world), 0, None),
+        lambda: export(_application(world), "s0", "areba", tmp_path / "m", 0, None),
+        lambda: explain(_application(world), "s0", "5", 0),
     ):
         with pytest.raises(StateError) as caught:
             tool()
@@ -247,13 +247,13 @@ def test_a_snapshot_needs_no_deleted_inputs() -> None:
     world = _ran()
     for topic in (world.config.topics.examples, world.config.topics.labels):
         world.broker.delete_before(TopicPartition(topic, 0), 10)
-    assert rebuild(_place(world), 0, None).offsets == (40, 40)
+    assert rebuild(_application(world), 0, None).offsets == (40, 40)
 
 
 def test_deleted_predictions_are_no_difference() -> None:
     """Predictions are kept for a week, inputs for longer: "NOT what was published" would accuse the application."""
     world = _without_inputs(outputs=True)
-    found = explain(_place(world), "s0", "5", 0)
+    found = explain(_application(world), "s0", "5", 0)
     assert (found.is_same, bool(found.deleted), len(found.again)) == (False, True, 1)
     assert [*found.lines()][-1].endswith(f"[{ErrorCode.INPUTS_DELETED}]")
 
@@ -261,13 +261,13 @@ def test_deleted_predictions_are_no_difference() -> None:
 def test_an_erased_example_is_named_as_erased() -> None:
     """Whoever asks after an erasure learns that the application keeps nothing, also once the example is gone."""
     world = _ran()
-    assert explain(_place(world), "s0", "17", 0).erased is None
+    assert explain(_application(world), "s0", "17", 0).erased is None
     offset = len(world.rows("examples", 0))
     mark = Mark("s0", MarkKind.ERASE, digests=id_digest("s0", "16") + id_digest("s0", "17"))
     world.put("examples", 0, b"s0", codec.encode(mark), 1_000)
-    found = explain(_place(world), "s0", "17", 0)
+    found = explain(_application(world), "s0", "17", 0)
     assert (found.erased, found.is_same) == (offset, True)
-    assert explain(_place(world), "s0", "18", 0).erased is None
+    assert explain(_application(world), "s0", "18", 0).erased is None
     world.broker.delete_before(TopicPartition(world.config.topics.examples, 0), offset)
     with pytest.raises(StateError, match=f"offset {offset} .* has erased it"):
-        explain(_place(world), "s0", "17", 0)
+        explain(_application(world), "s0", "17", 0)

@@ -65,7 +65,7 @@ def test_an_operator_cannot_write_what_only_workers_write() -> None:
     granted, topics = _granted(Role.OPERATOR), CONFIG.topics
     written = {name for (kind, name), operations in granted.items() if kind == "topic" and "Write" in operations}
     assert written == {topics.examples, topics.labels, topics.dead_letters, topics.progress}
-    assert granted["transactional-id", "my-app/dlq/replay"] == {"Write"}
+    assert granted["transactional-id", "my-app/dlq/resend"] == {"Write"}
 
 
 @pytest.mark.parametrize("role", Role)

@@ -12,7 +12,7 @@ from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.questions import KeptRecords, Question
 from stream_app.errors import TopicError, UnknownOutcomeError
-from stream_app.lost_markers.hanging_transactions import LOOK_INTERVAL_S, OpenTransactions
+from stream_app.lost_markers.open_transactions import LOOK_INTERVAL_S, OpenTransactions
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.support.kafka.waiting import wait_until

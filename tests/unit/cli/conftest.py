@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.cli import clients, main
 from stream_app.config import Config, load
 from tests.support.world import World, world_after
@@ -41,11 +41,11 @@ def run(world: World, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     def connect(_: Config) -> object:
         return world.cluster
 
-    def open_place(path: Path) -> Place:
-        return world.place(load(path, {}))
+    def open_application(path: Path) -> Application:
+        return world.application(load(path, {}))
 
     monkeypatch.setattr(clients, "connect", connect)
-    monkeypatch.setattr(clients, "open_place", open_place)
+    monkeypatch.setattr(clients, "open_application", open_application)
 
     def run_command(*arguments: str) -> tuple[int, Sequence[str], Sequence[str]]:
         monkeypatch.setattr(sys, "argv", ["areba", *arguments, "-c", str(file)])

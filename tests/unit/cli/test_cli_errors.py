@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.saved_models import export_models
 from stream_app.cli import clients, main
 from stream_app.config import Config
@@ -34,11 +34,11 @@ def test_a_file_that_cannot_be_written(
 ) -> None:
     """Without its name in the message, a user would not know which file to look at."""
 
-    def export(_place: object, _stream: str, _learner: str, file: Path, *_: object) -> str:
+    def export(_application: object, _stream: str, _learner: str, file: Path, *_: object) -> str:
         file.write_bytes(b"")
         return ""
 
-    monkeypatch.setattr(clients, "open_place", lambda _: None)
+    monkeypatch.setattr(clients, "open_application", lambda _: None)
     monkeypatch.setattr(export_models, "export", export)
     file = tmp_path / "no" / "folder"
     line = _ends(monkeypatch, capsys, "state", "export", "s", "l", str(file), "-c", "x.yaml")
@@ -77,7 +77,7 @@ class _NoTopics:
 
 def test_an_application_that_has_no_topics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A tool that is pointed at the wrong cluster would end in a `KeyError` of the missing topic."""
-    monkeypatch.setattr(clients, "open_place", lambda _: Place(Config(), _NoTopics(), None, None))  # type: ignore[arg-type]
+    monkeypatch.setattr(clients, "open_application", lambda _: Application(Config(), _NoTopics(), None, None))  # type: ignore[arg-type]
     line = _ends(monkeypatch, capsys, "explain", "s0", "1", "-c", "x.yaml")
     assert line.startswith("areba-progress: the topic does not exist")
 

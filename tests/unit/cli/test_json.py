@@ -66,7 +66,7 @@ def test_a_rehearsed_replay(run: Run, world: World, monkeypatch: pytest.MonkeyPa
     worker = started(world.worker())
     take_turns(worker, until=lambda: any(task.offsets == (23, 20) for task in worker.tasks))
     monkeypatch.setattr(topic_setup, "check_topics", lambda _config, _cluster: {})  # these topics have no settings
-    status, (line,), _ = run("dlq", "replay", "--all", "--dry-run", "--json")
+    status, (line,), _ = run("dlq", "resend", "--all", "--dry-run", "--json")
     document = json.loads(line)
     assert (status, document["ok"], document["dry_run"], document["sent_before"], document["left"]) == (
         1, False, True, 0, 0,

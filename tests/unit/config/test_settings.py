@@ -87,13 +87,13 @@ class TestFile:
         for name, instance in [
             ("fraud", "eu-w1"),
             ("fraud-eu", "w1"),
-            ("fraud", "dlq-replay"),
+            ("fraud", "dlq-resend"),
             ("fraud", "log-reader"),
         ]:
             settings = read(tmp_path, f"application: {{id: {name}, instance: {instance}}}\n")
             names.append(settings.transactional_id)
             assert settings.log_reader_group_id not in {"fraud", "fraud-eu", "fraud-log-reader"}
-        assert len({*names, settings.replay_transactional_id}) == len(names) + 1
+        assert len({*names, settings.resend_transactional_id}) == len(names) + 1
         for setting in ("id", "instance"):
             with pytest.raises(ConfigurationError, match=setting):
                 read(tmp_path, f"application: {{{setting}: fraud/eu}}\n")

@@ -134,7 +134,7 @@ def test_a_resume_counts_for_the_next_owner() -> None:
 
 @pytest.mark.parametrize("clock", [ManualClock, TickingClock])
 def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
-    """A restore replays a stop and its resume, wherever a slice ends."""
+    """A restore repeats a stop and its resume, wherever a slice ends."""
     world, member = stopped_world()
     world.resume(0)
     world.send(10, first=20)

@@ -12,12 +12,8 @@ from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import TransactionAbortedError
-from stream_app.lost_markers.hanging_transactions import (
-    HANGS_AFTER_S,
-    LOOK_INTERVAL_S,
-    OpenTransactions,
-    sweep,
-)
+from stream_app.lost_markers.open_transactions import HANGS_AFTER_S, LOOK_INTERVAL_S, OpenTransactions
+from stream_app.lost_markers.sweeps import sweep
 from stream_app.record_columns import OutputRecords
 
 ONE, TWO = TopicPartition("predictions", 0), TopicPartition("predictions", 1)

@@ -174,7 +174,7 @@ def test_a_worker_that_adopts_continues_after_outputs_of_somebody_else() -> None
 @pytest.mark.parametrize("name", [SENT_BACK, START])
 @pytest.mark.parametrize("others", [0, 1], ids=["alone", "with another"])
 def test_a_header_of_a_producer_does_not_hide_a_dead_letter(name: str, others: int) -> None:
-    """A header of `areba dlq replay` in an input must not make a dead letter seem lost after a kill.
+    """A header of `areba dlq resend` in an input must not make a dead letter seem lost after a kill.
 
     It would be published twice, or park the task.
     """

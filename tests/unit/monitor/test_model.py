@@ -101,12 +101,12 @@ def test_a_learner_that_is_no_longer_configured_disappears() -> None:
     model = Model()
     for learner in ("baseline", "areba", "old"):
         model.add_metric(metric(learner=learner), 0)
-    assert [one.metric.learner for one in _stream(model).learners] == ["areba", "baseline", "old"], "champion first"
+    assert [one.learner for one in _stream(model).learners] == ["areba", "baseline", "old"], "champion first"
     for labelled in range(1_000, 1_004):
         for learner in ("areba", "baseline"):
             model.add_metric(metric(labelled, learner=learner), 0)
-    assert [one.metric.learner for one in _stream(model).learners] == ["areba", "baseline"]
-    assert _stream(model).learners[0].metric.labelled == 1_003
+    assert [one.learner for one in _stream(model).learners] == ["areba", "baseline"]
+    assert _stream(model).learners[0].labelled == 1_003
 
 
 def test_dead_letters_make_no_streams() -> None:

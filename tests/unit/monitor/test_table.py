@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
+from stream_app.monitor.figures import Figures, StreamFigures
 from stream_app.monitor.table import LINES_AROUND, count, figures_table, summary
 from stream_app.terminal import Terminal
 from tests.support.formats.metrics import metric
@@ -13,11 +13,9 @@ from tests.support.formats.metrics import metric
 WIDTH = 80
 
 
-def _learner(learner: str = "areba", gmean: float | None = 0.9143) -> LearnerFigures:
-    return LearnerFigures(metric(learner=learner, gmean=gmean))
-
-
-FRAUD = StreamFigures("fraud", 0, (_learner(), _learner("baseline", None)), 812.4, 2_500, 7, dead_letters_are_all=False)
+FRAUD = StreamFigures(
+    "fraud", 0, (metric(), metric(learner="baseline", gmean=None)), 812.4, 2_500, 7, dead_letters_are_all=False
+)
 
 
 def _shown(figures: Figures, lines: int | None = None, width: int = WIDTH) -> list[str]:
@@ -42,7 +40,7 @@ def test_every_number_is_in_its_column() -> None:
 def test_names_are_whole_and_lines_are_short() -> None:
     """Two streams whose names begin alike could not be distinguished if the names were cut."""
     names = ["payments-of-the-northern-region", "payments-of-the-northern-regions", "x" * 249, "\x1b[31mred"]
-    learners = (_learner("an-uncommonly-long-name-of-a-learner"),)
+    learners = (metric(learner="an-uncommonly-long-name-of-a-learner"),)
     busy = replace(FRAUD, learners=learners, labelled_per_s=123_456.0, lag_ms=10**12, dead_letters=10**7)
     figures = Figures(tuple(replace(busy, stream=name) for name in names))
     lines = _shown(figures)

@@ -39,7 +39,7 @@ def test_the_past_is_shown_without_counting_in_rates(watcher: Watcher) -> None:
     """The first table must be full, and must not show the complete history as the work of one second."""
     for number, (name, stream) in enumerate(_streams(watcher).items()):
         assert (name, stream.task) == (f"s{number}", number)
-        assert [one.metric.labelled for one in stream.learners] == [20, 20]
+        assert [one.labelled for one in stream.learners] == [20, 20]
         assert (stream.labelled_per_s, stream.lag_ms, stream.dead_letters) == (None, 0, 0)
     assert watcher.figures().notes() == []
 
@@ -60,7 +60,7 @@ def test_watch_shows_lag_and_rate(world: World, watcher: Watcher) -> None:
     assert found.labelled_per_s > 0
     assert _streams(watcher)["s0"].labelled_per_s == 0
     assert (found.lag_ms, found.dead_letters) == (0, 1)
-    assert {one.metric.labelled for one in found.learners} == {28}, "every 4 labels"
+    assert {one.labelled for one in found.learners} == {28}, "every 4 labels"
 
 
 def test_only_the_tail_of_dead_letters_is_read(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_flood_is_skipped(world: World, watcher: Watcher, monkeypatch: pytest.
     watcher.update()
     figures = watcher.figures()
     assert 0 < figures.skipped == 3_000 - 2_000 - 2 * 5 * module.MAX_FULL_UPDATES
-    assert figures.streams[0].learners[0].metric.labelled == 2_999
+    assert figures.streams[0].learners[0].labelled == 2_999
 
 
 def test_a_topic_that_vanishes_is_a_line(world: World, watcher: Watcher) -> None:
@@ -101,7 +101,7 @@ def test_a_topic_that_vanishes_is_a_line(world: World, watcher: Watcher) -> None
     watcher.update()
     (line,) = watcher.figures().notes()
     assert world.config.topics.predictions in line
-    assert _streams(watcher)["s0"].learners[0].metric.labelled == 77
+    assert _streams(watcher)["s0"].learners[0].labelled == 77
     world.clock.advance(module.TOPICS_CHECKED_S)
     watcher.update()
     assert len(watcher.figures().notes()) == 1

@@ -43,7 +43,7 @@ def test_a_clean_stop_leaves_nothing_to_do_again() -> None:
     world.send(5, first=40)
     again = started(world.worker())
     take_turns(again, until=all_at(again, 45))
-    assert [task.report.replayed_records for task in again.tasks] == [0, 0]
+    assert [task.report.reprocessed_records for task in again.tasks] == [0, 0]
     assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     assert world.outputs() == undisturbed_outputs(40, 5)
 
@@ -57,7 +57,7 @@ def test_a_revoked_task_is_saved_for_its_next_owner() -> None:
     two = started(world.worker(make_config(application={"instance": "two"}), joins=True))
     world.send(5, first=40)
     take_turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(45, 45)] * 2)
-    assert [task.report.replayed_records for m in (one, two) for task in m.tasks] == [0, 0]
+    assert [task.report.reprocessed_records for m in (one, two) for task in m.tasks] == [0, 0]
     assert world.outputs() == undisturbed_outputs(40, 5)
 
 
@@ -73,7 +73,7 @@ def test_a_killed_worker_does_again_what_its_last_snapshot_does_not_have(lives: 
     take_turns(again, until=all_at(again, 70))
     assert world.outputs() == undisturbed_outputs(70)
     assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
-    assert all(task.report.loaded_sequence > 0 and task.report.replayed_records < 100 for task in again.tasks)
+    assert all(task.report.loaded_sequence > 0 and task.report.reprocessed_records < 100 for task in again.tasks)
 
 
 def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,8 +90,8 @@ def test_damaged_snapshots(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 if both else 1
     assert all(line.startswith("damaged task=0: changelog[0] offset ") for line in lines)
-    assert again.tasks[0].report.replayed_records == 42 - (0 if both else again_at)
-    assert again.tasks[1].report.replayed_records == 0
+    assert again.tasks[0].report.reprocessed_records == 42 - (0 if both else again_at)
+    assert again.tasks[1].report.reprocessed_records == 0
     assert world.outputs() == undisturbed_outputs(7, 7, 7, 9)
 
 
@@ -174,7 +174,7 @@ def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
     member.run(lambda: len(member.tasks) == 2 and member.tasks[0].offsets == (8, 6))
     again = started(world.worker())
     take_turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].state is TaskState.LIVE)
-    assert again.tasks[0].report.replayed_records == 0
+    assert again.tasks[0].report.reprocessed_records == 0
     world.garbage(0, 1)
     take_turns(again, until=lambda: again.tasks[0].offsets == (9, 6))
     world.send(1, first=6)
@@ -183,7 +183,7 @@ def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
     again.run(lambda: True)  # a clean stop
     once_more = started(world.worker())
     take_turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.LIVE)
-    assert once_more.tasks[0].report.replayed_records == 0
+    assert once_more.tasks[0].report.reprocessed_records == 0
     assert once_more.tasks[0].live.task.stopped
     world.resume(0)
     world.send(3, first=20)

@@ -37,7 +37,7 @@ def live_changelog(made: InProcess) -> bytes:
     return b"".join(row.value or b"" for row in made.rows(topic))
 
 
-def settle(made: InProcess) -> None:
+def run_until_idle(made: InProcess) -> None:
     """Let the worker restore its task, and write the snapshots that are due."""
     for _ in range(400):
         made._worker.turn()
@@ -50,18 +50,18 @@ def settle(made: InProcess) -> None:
 def test_the_changelog_has_nothing_left_although_no_record_comes() -> None:
     """A task without records would keep the person in the snapshot before the newest one for ever."""
     made = application()
-    settle(made)
+    run_until_idle(made)
     assert all(id_.encode() in live_changelog(made) for id_ in PERSON)
     made.erase("pumps", PERSON)
     made.run()
-    settle(made)
+    run_until_idle(made)
     assert not [id_ for id_ in PERSON if id_.encode() in live_changelog(made)]
     assert [one.outcome for one in made.outcomes() if one.id == "pump-12"] == ["evicted"]
     assert [letter.reason for letter in made.dead_letters()] == ["orphan-label"]
 
 
 def test_a_restore_gives_the_same_models_wherever_it_begins() -> None:
-    """A snapshot from before the mark, the mark in the replay, or a snapshot after it: the bits are the same."""
+    """A snapshot from before the mark, the mark in the restore, or a snapshot after it: the bits are the same."""
     digests = set()
     for snapshots_ms, crashes in ((0, ()), (0, (0, 3, 9)), (86_400_000, (0,)), (0, range(12))):
         made = application(snapshots_ms)
@@ -71,7 +71,7 @@ def test_a_restore_gives_the_same_models_wherever_it_begins() -> None:
                 made._worker.turn()
             made.crash()
         made.run()
-        settle(made)
+        run_until_idle(made)
         (task,) = made._worker.tasks
         digests.add(task.live.model_digest())
         assert not [id_ for id_ in PERSON if id_.encode() in live_changelog(made)]

@@ -183,7 +183,7 @@ def test_a_topic_that_was_created_again_is_recognised(names: tuple[str, ...], of
     found = inspect(world.cluster, world.config)
     assert [(view.state, view.command) for view in found.tasks] == [(TaskState.PARKED, None)] * PARTITIONS
     with suppress(StateError):
-        list(skip(world.place(), []))
+        list(skip(world.application(), []))
     assert [world.outputs(), *map(world.progress, range(PARTITIONS))] == before
 
 

@@ -82,9 +82,9 @@ def test_a_rebalance_in_the_midst_of_a_restore() -> None:
     world.send(10, first=30)
     world.use(TickingClock())
     one = started(world.worker())
-    take_turns(one, until=lambda: any(task.report.replayed_records > 4 for task in one.tasks))
+    take_turns(one, until=lambda: any(task.report.reprocessed_records > 4 for task in one.tasks))
     taken = one.tasks
-    assert all(task.state is TaskState.REPLAYING for task in taken)
+    assert all(task.state is TaskState.REPROCESSING for task in taken)
     two = started(world.worker(make_config(application={"instance": "two"}), joins=True))
     take_turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(40, 40)] * 2)
     assert sorted(task.number for member in (one, two) for task in member.tasks) == [0, 1]
@@ -101,13 +101,13 @@ def test_stopping_while_restoring() -> None:
     before = world.outputs(), [len(world.progress(number)) for number in range(PARTITIONS)]
     world.use(TickingClock())
     stopped = world.worker()
-    stopped.run(lambda: any(task.state is TaskState.REPLAYING for task in stopped.tasks))
+    stopped.run(lambda: any(task.state is TaskState.REPROCESSING for task in stopped.tasks))
     assert (world.outputs(), [len(world.progress(number)) for number in range(PARTITIONS)]) == before
     assert not stopped.tasks
 
 
 def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weeks of commits are read while they are replayed, so that only a bounded number is in memory."""
+    """Weeks of commits are read while they are processed again, so that only a bounded number is in memory."""
     world = World(make_config(worker={"max_batch_records": 1}))
     world.send(40)
     member = started(world.worker())

@@ -8,12 +8,12 @@ from stream_app.backends.progress import TAIL_OFFSETS
 from stream_app.errors import StateError
 from stream_app.records import SNAPSHOT, Act
 from stream_app.serialization import codec
-from stream_app.snapshot.format import SNAPSHOT_KEY, Place, Snapshot, parse_snapshots, snapshots_text
+from stream_app.snapshot.format import SNAPSHOT_KEY, Location, Snapshot, parse_snapshots, snapshots_text
 from tests.support.world import World
 
 PROGRESS = TopicPartition("app-progress", 0)
-ONE = Snapshot(Place(12, 1, 300, "a" * 64), 7)
-TWO = Snapshot(Place(3, 64, 2, "b" * 64), 5)
+ONE = Snapshot(Location(12, 1, 300, "a" * 64), 7)
+TWO = Snapshot(Location(3, 64, 2, "b" * 64), 5)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.admin.models import Place, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.errors import ErrorCode, StateError
 from stream_app.records import CONFIGURATION, Act, Commit
 from stream_app.serialization import codec
@@ -57,8 +57,8 @@ def test_parts_without_an_end_count_for_nothing() -> None:
     assert list(whole_acts([one, *in_parts(_act("short", 4))])) == [_act("short", 4)]
 
 
-def _of(world: World) -> Place:
-    return world.place()
+def _of(world: World) -> Application:
+    return world.application()
 
 
 def _digests(member: Worker) -> list[object]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_app.admin.models import Place
+from stream_app.admin.models import Application
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, Any] = {
 COUNT = 120
 
 
-class Application(InProcess):
+class VerifiedApplication(InProcess):
     """A worker on an in-process log, whose records a test deletes and damages."""
 
     def __init__(self, **sections: Mapping[str, object]) -> None:
@@ -69,7 +69,7 @@ class Application(InProcess):
         for partition, end in zip(self._inputs, self._sent(), strict=True):
             self._broker.delete_before(partition, end)
         self._clock.advance(MAX_SILENCE_S)
-        place = Place(self.config, self._cluster, self._clock, partial(EmbeddedTransaction, self._broker))
+        place = Application(self.config, self._cluster, self._clock, partial(EmbeddedTransaction, self._broker))
         list(skip(place, [0]))
         self._worker = self._started()
         examples, labels = self._sent()

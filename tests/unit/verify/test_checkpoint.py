@@ -19,7 +19,7 @@ from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from tests.support.verified_log import CONFIG as OTHER
 from tests.support.verified_log import Log, history
-from tests.unit.verify.application import SECTIONS, Application, another_score
+from tests.unit.verify.application import SECTIONS, VerifiedApplication, another_score
 
 
 def _another_digest(value: bytes) -> bytes:
@@ -29,9 +29,9 @@ def _another_digest(value: bytes) -> bytes:
 
 
 @pytest.fixture
-def application() -> Application:
+def application() -> VerifiedApplication:
     """Return an application that has processed one day."""
-    made = Application()
+    made = VerifiedApplication()
     made.day()
     return made
 
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "daily.checkpoint"
 
 
-def test_daily_runs_cover_all_of_history(application: Application, path: Path) -> None:
+def test_daily_runs_cover_all_of_history(application: VerifiedApplication, path: Path) -> None:
     """An operator checks each day, and retention takes what is older than a day."""
     first = application.verify(path)
     assert (first.findings, first.is_partial) == ((), False)
@@ -60,7 +60,7 @@ def test_daily_runs_cover_all_of_history(application: Application, path: Path) -
     assert report.verdict().startswith("all records ")
 
 
-def test_a_run_of_nothing_new_ends_where_it_began(application: Application, path: Path) -> None:
+def test_a_run_of_nothing_new_ends_where_it_began(application: VerifiedApplication, path: Path) -> None:
     """A cron job also runs on a day without records."""
     application.verify(path)
     content = path.read_bytes()
@@ -69,14 +69,14 @@ def test_a_run_of_nothing_new_ends_where_it_began(application: Application, path
     assert path.read_bytes() == content
 
 
-def test_models_of_a_continued_run_are_those_of_a_whole_run(application: Application, path: Path) -> None:
+def test_models_of_a_continued_run_are_those_of_a_whole_run(application: VerifiedApplication, path: Path) -> None:
     """The final models are compared with the workers' own on any day."""
     application.verify(path)
     application.day()
     assert application.verify(path).models == application.verify().models
 
 
-def test_damage_after_the_checkpoint_is_found_each_day(application: Application, path: Path) -> None:
+def test_damage_after_the_checkpoint_is_found_each_day(application: VerifiedApplication, path: Path) -> None:
     """A finding must not be lost by the next run: the checkpoint stays where it was."""
     application.verify(path)
     before = path.read_bytes()
@@ -92,7 +92,7 @@ def test_damage_after_the_checkpoint_is_found_each_day(application: Application,
         assert path.read_bytes() == before
 
 
-def test_a_commit_record_that_was_changed_after_the_check(application: Application, path: Path) -> None:
+def test_a_commit_record_that_was_changed_after_the_check(application: VerifiedApplication, path: Path) -> None:
     """The checked history must be the history that the task continued."""
     application.verify(path)
     application.expire()
@@ -104,7 +104,7 @@ def test_a_commit_record_that_was_changed_after_the_check(application: Applicati
     assert found == {(Code.WRONG_DIGEST, last)}
 
 
-def test_inputs_that_expired_before_they_were_checked(application: Application, path: Path) -> None:
+def test_inputs_that_expired_before_they_were_checked(application: VerifiedApplication, path: Path) -> None:
     """A cron job that did not run for longer than the retention: these records can no longer be checked."""
     application.verify(path)
     before = path.read_bytes()
@@ -115,7 +115,7 @@ def test_inputs_that_expired_before_they_were_checked(application: Application, 
     assert path.read_bytes() == before
 
 
-def test_without_a_checkpoint_the_oldest_snapshot_is_the_beginning(application: Application, path: Path) -> None:
+def test_without_a_checkpoint_the_oldest_snapshot_is_the_start(application: VerifiedApplication, path: Path) -> None:
     """After the first retention, a run says which share it covered instead of being red forever."""
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
@@ -138,7 +138,7 @@ def test_without_a_checkpoint_the_oldest_snapshot_is_the_beginning(application: 
     assert final.verdict().startswith("all checked records "), "not all records of the history"
 
 
-def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> None:
+def test_damage_after_the_oldest_snapshot_is_found(application: VerifiedApplication) -> None:
     """A run from a snapshot compares each byte as any other run does."""
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
@@ -148,7 +148,7 @@ def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> 
     assert found == [(Code.NOT_REPRODUCED, offset)]
 
 
-def test_outputs_after_skipped_inputs_are_compared(application: Application) -> None:
+def test_outputs_after_skipped_inputs_are_compared(application: VerifiedApplication) -> None:
     """An operator accepted a gap: what came after it is checked as before, from the first snapshot after the gap on."""
     gap_ends = application.skip_unprocessed()
     application.day()
@@ -163,7 +163,7 @@ def test_outputs_after_skipped_inputs_are_compared(application: Application) -> 
 
 
 @pytest.mark.parametrize("at", [5, 40, 200, -1])
-def test_a_damaged_file_is_refused_and_kept(application: Application, path: Path, at: int) -> None:
+def test_a_damaged_file_is_refused_and_kept(application: VerifiedApplication, path: Path, at: int) -> None:
     """A run that began from the start instead would hide that the chain is broken."""
     application.verify(path)
     content = bytearray(path.read_bytes())
@@ -193,7 +193,7 @@ def test_a_missing_directory_is_named_before_the_run(path: Path) -> None:
         verify(Log(), OTHER, rerun=True, checkpoint=path / "missing" / "file")
 
 
-def test_the_file_of_another_application_is_refused(application: Application, path: Path) -> None:
+def test_the_file_of_another_application_is_refused(application: VerifiedApplication, path: Path) -> None:
     """Two applications on one machine, and a name that was copied; then a topic that was created again."""
     application.verify(path)
     header, _, rest = path.read_bytes().partition(b"\n")
@@ -204,7 +204,7 @@ def test_the_file_of_another_application_is_refused(application: Application, pa
 
 
 def test_a_crash_leaves_the_last_checkpoint_whole(
-    application: Application, path: Path, monkeypatch: pytest.MonkeyPatch
+    application: VerifiedApplication, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full: yesterday's file is still there, and no half of today's."""
     application.verify(path)
@@ -222,7 +222,7 @@ def test_a_crash_leaves_the_last_checkpoint_whole(
 
 
 def test_the_exit_status_says_whether_all_that_is_left_was_covered(
-    application: Application, path: Path, monkeypatch: pytest.MonkeyPatch
+    application: VerifiedApplication, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cron job mails nothing but its exit status and the first line."""
     file = path.parent / "areba.yaml"
@@ -250,7 +250,7 @@ def test_a_checkpoint_needs_a_second_run(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_configuration_after_the_last_commit(application: Application, path: Path) -> None:
+def test_a_configuration_after_the_last_commit(application: VerifiedApplication, path: Path) -> None:
     """An act that no commit follows yet belongs to the next run."""
     application.config = Config.model_validate(application.config.model_dump() | {"metrics": {"every_labels": 10}})
     application.crash()

@@ -10,17 +10,17 @@ from stream_app.records import Commit
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import Report, verify
-from tests.unit.verify.application import Application, another_score
+from tests.unit.verify.application import VerifiedApplication, another_score
 
 NO_SNAPSHOT = {"worker": {"snapshot_after_ms": 10**9, "snapshot_when_idle_ms": 3_600_000}}
 """A task that never takes a snapshot: its processing costs little, and its inputs are deleted before it is idle."""
 
 
-def _check(application: Application, **given: Any) -> Report:  # noqa: ANN401  (arguments of `verify`)
+def _check(application: VerifiedApplication, **given: Any) -> Report:  # noqa: ANN401  (arguments of `verify`)
     return verify(application._cluster, application.config, **{"rerun": True, **given})
 
 
-def _delete(application: Application, name: str, before: int | None = None) -> int:
+def _delete(application: VerifiedApplication, name: str, before: int | None = None) -> int:
     """Delete the records of a topic below this offset, or all; return the first offset that is left."""
     place = TopicPartition(getattr(application.config.topics, name), 0)
     low, high = application._broker.watermarks(place)
@@ -33,7 +33,7 @@ def _delete(application: Application, name: str, before: int | None = None) -> i
 @pytest.mark.parametrize("names", [("examples", "labels"), ("examples",), ("labels",)])
 def test_inputs_without_a_snapshot(names: tuple[str, ...], before: int | None, *, rerun: bool) -> None:
     """350,708 findings accused the application of wrong digests, because all inputs had expired."""
-    application = Application(**NO_SNAPSHOT)
+    application = VerifiedApplication(**NO_SNAPSHOT)
     application.day()
     lows = {name: _delete(application, name, before) for name in names}
     (finding,) = _check(application, rerun=rerun).findings
@@ -49,7 +49,7 @@ def test_inputs_without_a_snapshot(names: tuple[str, ...], before: int | None, *
 @pytest.mark.parametrize("rerun", [True, False])
 def test_inputs_that_were_deleted_before_the_first_commit(*, rerun: bool) -> None:
     """Acknowledged, deleted, never seen: with status 0 and "100 % of the history", nobody would ever learn of it."""
-    application = Application()
+    application = VerifiedApplication()
     for number in range(50):
         application.send_example("fans", f"old-{number}", [0.5])
     low = _delete(application, "examples")
@@ -69,7 +69,7 @@ def test_inputs_that_were_deleted_before_the_first_commit(*, rerun: bool) -> Non
 
 def test_inputs_that_were_deleted_between_two_commits() -> None:
     """A worker was down for too long: what it never processed is named, also where a snapshot is left."""
-    application = Application(**NO_SNAPSHOT)
+    application = VerifiedApplication(**NO_SNAPSHOT)
     application.day()
     for number in range(20):
         application.send_example("fans", f"unread-{number}", [0.5])
@@ -79,7 +79,7 @@ def test_inputs_that_were_deleted_between_two_commits() -> None:
     assert "20 of these records were never processed" in finding.text
 
 
-def _straddling(application: Application, name: str) -> int:
+def _straddling(application: VerifiedApplication, name: str) -> int:
     """Return an offset of an output topic in the midst of the records of a commit."""
     progress = application.rows(application.config.topics.progress)
     commits = [record for row in progress if isinstance(record := codec.decode_one(row.value or b""), Commit)]
@@ -91,10 +91,10 @@ def _straddling(application: Application, name: str) -> int:
 @pytest.mark.parametrize("name", ["predictions", "outcomes", "metrics", "dead_letters"])
 @pytest.mark.parametrize("where", [lambda *_: None, lambda *_: 1, _straddling])
 def test_outputs_that_their_retention_deleted(
-    where: Callable[[Application, str], int | None], name: str, *, rerun: bool
+    where: Callable[[VerifiedApplication, str], int | None], name: str, *, rerun: bool
 ) -> None:
     """Outputs are kept for a week, inputs for longer: what is left is compared, and nothing is called missing."""
-    application = Application()
+    application = VerifiedApplication()
     for number in range(5):
         application.send_label("nobody", f"{number}", 1)
     application.day()
@@ -108,7 +108,7 @@ def test_outputs_that_their_retention_deleted(
 
 def test_outputs_that_are_left_are_still_compared() -> None:
     """A wrong record after the deleted records is found, and only that."""
-    application = Application()
+    application = VerifiedApplication()
     application.day()
     _delete(application, "predictions", _straddling(application, "predictions"))
     offset = application.newest_prediction()
@@ -120,7 +120,7 @@ def test_outputs_that_are_left_are_still_compared() -> None:
 
 def test_outputs_after_a_snapshot_that_were_deleted() -> None:
     """Inputs and outputs have expired: the run begins at the snapshot, and compares what is left."""
-    application = Application()
+    application = VerifiedApplication()
     application.day()
     _delete(application, "labels", 5)
     _delete(application, "examples", 5)
@@ -134,7 +134,7 @@ def test_outputs_after_a_snapshot_that_were_deleted() -> None:
 
 def test_records_that_are_deleted_during_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention does not wait for a check that takes an hour."""
-    application = Application(**NO_SNAPSHOT)
+    application = VerifiedApplication(**NO_SNAPSHOT)
     application.day()
     from stream_app.verify.topic_reader import PartitionReader  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from stream_app.serialization import codec
 from stream_app.verify import verify
 from stream_app.verify.metrics.changes import change_fault
 from stream_app.verify.metrics.recount import Recount
-from stream_app.verify.metrics.restarts import Place, Restarts
+from stream_app.verify.metrics.restarts import ActsBefore, Restarts
 from stream_app.verify.output_checks import Output
 from stream_app.verify.results import Code
 from tests.support.verified_log import (
@@ -33,7 +33,7 @@ from tests.support.verified_log import (
     where,
 )
 
-START = Place(0, 0, 0)
+START = ActsBefore(0, 0, 0)
 """Before any act."""
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from stream_app.admin.dead_letters.listing import Listing, list_letters
-from stream_app.admin.dead_letters.replay import replay
-from stream_app.admin.dead_letters.replay_result import ReplayResult
+from stream_app.admin.dead_letters.resend import resend
+from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.show import show_letter
 from stream_app.admin.inspect_tasks import inspect
@@ -65,13 +65,13 @@ def _listed(world: World, since_ms: int | None = None) -> Listing:
     return list_letters(world.cluster, world.config, Selection(since_ms=since_ms), 10)
 
 
-def _replayed(world: World) -> ReplayResult:
+def _resent(world: World) -> ResendResult:
     def opened(name: str) -> EmbeddedTransaction:
         transaction = EmbeddedTransaction(world.broker, name)
         transaction.initialise()
         return transaction
 
-    return replay(world.cluster, world.config, world.clock, Selection(), opened)
+    return resend(world.cluster, world.config, world.clock, Selection(), opened)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_records_without_an_event_time(claimed_ms: int, kept_ms: int, why: str) 
         show_letter(world.cluster, world.config, _listed(world).lines[0].record_id).texts()
     )
     assert verify(world.cluster, world.config).ok
-    done = _replayed(world)
+    done = _resent(world)
     assert (done.sent.total(), len(done.refused), done.ok) == (0, 1, False)
 
 
@@ -125,7 +125,7 @@ def test_a_producer_that_gives_seconds() -> None:
 
 @pytest.mark.parametrize("start_ms", [1, NOW_MS - 10 * 365 * 86_400_000, NOW_MS + HOUR_MS])
 def test_outputs_of_any_event_time_are_kept(start_ms: int) -> None:
-    """Predictions of a replayed year were deleted in the minute in which they were written."""
+    """Predictions of a resent year were deleted in the minute in which they were written."""
     world = World()
     member = started(world.worker())
     _send(world, range(RECORDS), lambda number: start_ms + 10 * number)
@@ -155,6 +155,6 @@ def test_a_label_that_waited_keeps_its_own_time_over_a_restore() -> None:
     assert [(letter.reason, letter.event_time_ms) for letter in letters] == [
         ("orphan-label", NOW_MS + number) for number in range(5)
     ]
-    assert _replayed(world).sent.total() == 5
+    assert _resent(world).sent.total() == 5
     assert [time_ms for _, _, time_ms, _ in world.rows("labels", 0)][5:] == [NOW_MS + number for number in range(5)]
     assert verify(world.cluster, world.config).ok

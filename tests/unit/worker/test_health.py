@@ -17,7 +17,7 @@ from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ErrorCode, TransactionAbortedError
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.live.live_task import BatchCounts
-from stream_app.lost_markers.hanging_transactions import HANGS_AFTER_S
+from stream_app.lost_markers.open_transactions import HANGS_AFTER_S
 from stream_app.record_columns import OutputRecords
 from stream_app.task_state import TaskState
 from stream_app.worker.reports import events, metrics
@@ -115,13 +115,13 @@ def test_restoring_is_not_ready() -> None:
         take_turns(again, until=lambda: len(again.tasks) == PARTITIONS)
         status, text = get(port)
         assert (status, text.splitlines()[0]) == (503, "task 0: loading")
-        take_turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
+        take_turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.reprocessed_records < 40)
         again.turn()
         status, text = get(port)
         assert status == 503
-        assert re.match(r"task 0: replaying: offsets \d+/\d+ of 30/30\n", text), text
+        assert re.match(r"task 0: reprocessing: offsets \d+/\d+ of 30/30\n", text), text
         committed = 'areba_committed_offset{input="examples",task="0"}'
-        assert (_states(_samples(port))["0"], _samples(port)[committed]) == ("replaying", 30)
+        assert (_states(_samples(port))["0"], _samples(port)[committed]) == ("reprocessing", 30)
         take_turns(again, until=all_at(again, 30))
         assert get(port)[0] == 200
         assert _samples(port)[committed] == 30
@@ -203,7 +203,7 @@ def test_aborts_are_counted() -> None:
 
     take_turns(member, until=done)
     assert aborts() == 2
-    assert (1, ("replaying", "replaying")) in seen
+    assert (1, ("reprocessing", "reprocessing")) in seen
     assert (1, ("live", "live")) in seen
     assert observer.health().is_ready
 

@@ -276,7 +276,7 @@ def test_a_model_is_rebuilt_from_a_snapshot() -> None:
     """`areba state` still works: it uses the snapshot's configuration."""
     world, member = _trimmed()
     expected = member.tasks[0].live.task.model_digests()
-    place = world.place()
+    place = world.application()
     assert rebuild(place, 0, None).task.model_digests() == expected
     end = member.tasks[0].offsets
     assert rebuild(place, 0, end).task.model_digests() == expected
@@ -286,7 +286,7 @@ def test_a_model_is_rebuilt_from_a_snapshot() -> None:
 def test_history_begins_somewhere() -> None:
     """For a point before it, the command says where it begins, and gives no other model."""
     world, _ = _trimmed()
-    place = world.place()
+    place = world.application()
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
         rebuild(place, 0, (10, 10))
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):

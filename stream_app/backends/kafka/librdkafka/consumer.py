@@ -15,18 +15,18 @@ from stream_app.backends.kafka.librdkafka.library import CONSUMER, REBALANCE_CAL
 from stream_app.backends.kafka.librdkafka.messages import Fetch, FetchError, MessageReader
 from stream_app.backends.kafka.librdkafka.partitions import elements_of, partition_list
 
-ASSIGN = int(KafkaError._ASSIGN_PARTITIONS)  # noqa: SLF001
+_ASSIGN = int(KafkaError._ASSIGN_PARTITIONS)  # noqa: SLF001
 
-SEEK_TIMEOUT_S = 5.0
+_SEEK_TIMEOUT_S = 5.0
 """Longest wait for the threads that fetch; they answer without a request to a broker."""
 
-LEAVE_S = 1.0
+_LEAVE_S = 1.0
 """Longest wait until a member that leaves its group has given up its partitions."""
 
-FINAL_RECORDS = 1_000
+_FINAL_RECORDS = 1_000
 """Messages that are discarded at once meanwhile."""
 
-SIGNALS_S = 0.2
+_SIGNALS_S = 0.2
 """Longest wait within librdkafka, so that Python can handle a signal."""
 
 Assigned = Callable[[list[TopicPartition]], None]
@@ -66,7 +66,7 @@ class ColumnConsumer:
             self._lib.check(self._lib.subscribe(self._client.handle, elements))
 
     def _on_rebalance(self, _: int, code: int, partitions: Any, __: int) -> None:  # noqa: ANN401  (a pointer)
-        call = self._on_assign if code == ASSIGN else self._on_revoke
+        call = self._on_assign if code == _ASSIGN else self._on_revoke
         if call is not None:
             places = [element.partition for element in elements_of(partitions)]
             self._client.keeping_errors(lambda: call(places))
@@ -97,7 +97,7 @@ class ColumnConsumer:
             KafkaException: A partition accepts no seek.
         """
         with partition_list(self._lib, offsets) as elements:
-            error = self._lib.seek_partitions(self._client.handle, elements, milliseconds(SEEK_TIMEOUT_S))
+            error = self._lib.seek_partitions(self._client.handle, elements, milliseconds(_SEEK_TIMEOUT_S))
             self._lib.raise_error(error)
             for element in elements_of(elements):
                 self._lib.check(element.code)
@@ -113,7 +113,7 @@ class ColumnConsumer:
         self._client.require_open()
         found = self._take(max_records, 0.0)
         if not len(found) and timeout_s > 0:
-            found = self._take(1, min(timeout_s, SIGNALS_S))
+            found = self._take(1, min(timeout_s, _SIGNALS_S))
             if len(found) and max_records > 1:
                 found = np.concatenate([found, self._take(max_records - 1, 0.0)])
         fetched = self._reader.read(found) if len(found) else ([], [])
@@ -165,9 +165,9 @@ class ColumnConsumer:
         """Leave the group now: a static member that only closes stays in it until its session times out."""
         if self._lib.unsubscribe(self._client.handle):
             return  # a client that has ended is no member any more
-        until_s = time.monotonic() + LEAVE_S
+        until_s = time.monotonic() + _LEAVE_S
         while self._has_member_id() and time.monotonic() < until_s:  # librdkafka forgets it when it sends the request
-            self._reader.read(self._take(FINAL_RECORDS, 0.01))
+            self._reader.read(self._take(_FINAL_RECORDS, 0.01))
 
     def _has_member_id(self) -> bool:
         text = self._lib.memberid(self._client.handle)

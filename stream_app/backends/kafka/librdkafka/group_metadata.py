@@ -5,7 +5,7 @@ import ctypes
 from stream_app.backends.base import NO_MEMBER
 from stream_app.backends.kafka.librdkafka.library import Library, library
 
-NO_GENERATION = -1
+_NO_GENERATION = -1
 """The generation of a client that is no member of the group."""
 
 _BYTES_BEFORE_ID = len(b"CGMDv2:") + 4
@@ -34,7 +34,7 @@ def empty_group(group_id: str) -> bytes:
     """
     lib = library()
     member = NO_MEMBER.encode()
-    return encoded(lib, lib.consumer_group_metadata_new_with_genid(group_id.encode(), NO_GENERATION, member, None))
+    return encoded(lib, lib.consumer_group_metadata_new_with_genid(group_id.encode(), _NO_GENERATION, member, None))
 
 
 def group_id_of(metadata: bytes) -> str:

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, cimpl
 
 from stream_app.errors import ConfigurationError
 
-VERSIONS = range(0x02100000, 0x02110000)
-"""The versions whose structures `messages` and `TopicPartitionElement` describe: 2.16 (`rd_kafka_version`)."""
+_VERSIONS = range(0x02100000, 0x02110000)
+"""The versions whose structures `messages` and `_TopicPartitionElement` describe: 2.16 (`rd_kafka_version`)."""
 
 PRODUCER, CONSUMER = 0, 1
 """The kinds of clients (`rd_kafka_type_t`)."""
@@ -20,7 +20,7 @@ TEXT_BYTES = 512
 """Room for an error text, as librdkafka's documentation advises."""
 
 
-class TopicPartitionElement(ctypes.Structure):
+class _TopicPartitionElement(ctypes.Structure):
     """An element of a list of partitions (`rd_kafka_topic_partition_t`)."""
 
     _fields_ = (
@@ -35,10 +35,10 @@ class TopicPartitionElement(ctypes.Structure):
     )
 
 
-class TopicPartitionList(ctypes.Structure):
+class _TopicPartitionList(ctypes.Structure):
     """A list of partitions (`rd_kafka_topic_partition_list_t`)."""
 
-    _fields_ = (("count", c_int), ("size", c_int), ("elements", POINTER(TopicPartitionElement)))
+    _fields_ = (("count", c_int), ("size", c_int), ("elements", POINTER(_TopicPartitionElement)))
 
 
 ERROR_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
@@ -47,10 +47,10 @@ ERROR_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 LOG_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 """Arguments: client, level of syslog, facility, text."""
 
-REBALANCE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, POINTER(TopicPartitionList), c_void_p)
+REBALANCE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, POINTER(_TopicPartitionList), c_void_p)
 """Arguments: client, code (assign or revoke), partitions, opaque."""
 
-_PARTITIONS = POINTER(TopicPartitionList)
+_PARTITIONS = POINTER(_TopicPartitionList)
 
 _FUNCTIONS = MappingProxyType(
     {
@@ -81,7 +81,7 @@ _FUNCTIONS = MappingProxyType(
         # Lists of partitions
         "topic_partition_list_new": (_PARTITIONS, [c_int]),
         "topic_partition_list_destroy": (None, [_PARTITIONS]),
-        "topic_partition_list_add": (POINTER(TopicPartitionElement), [_PARTITIONS, c_char_p, c_int32]),
+        "topic_partition_list_add": (POINTER(_TopicPartitionElement), [_PARTITIONS, c_char_p, c_int32]),
         # Consumers
         "poll_set_consumer": (c_int, [c_void_p]),
         "subscribe": (c_int, [c_void_p, _PARTITIONS]),
@@ -173,6 +173,6 @@ def library() -> Library:
         ConfigurationError: The version is another than this code was written for.
     """
     found = Library(ctypes.CDLL(cimpl.__file__))
-    if found.version() not in VERSIONS:
+    if found.version() not in _VERSIONS:
         raise ConfigurationError(f"librdkafka has version {found.version():#x}; install confluent-kafka 2.16")
     return found

@@ -24,9 +24,9 @@ RKT, VALUE, VALUE_LENGTH, KEY, KEY_LENGTH, OFFSET = 1, 3, 4, 5, 6, 7
 CODE, PARTITION = 0, 4
 """Fields of a message, in words of 32 bits."""
 
-END_OF_PARTITION = int(KafkaError._PARTITION_EOF)  # noqa: SLF001
-CREATE_TIME = int(TIMESTAMP_CREATE_TIME)
-LOG_APPEND_TIME = int(TIMESTAMP_LOG_APPEND_TIME)
+_END_OF_PARTITION = int(KafkaError._PARTITION_EOF)  # noqa: SLF001
+_CREATE_TIME = int(TIMESTAMP_CREATE_TIME)
+_LOG_APPEND_TIME = int(TIMESTAMP_LOG_APPEND_TIME)
 
 G_TOPIC, G_PARTITION, G_RECORDS, G_VALUES, G_KEYS, G_END, G_HEADERS, G_NAMES, G_CONTENTS = range(9)
 """Columns of a table of groups: the topic's handle, the partition, the number of records, the bytes of values and
@@ -121,7 +121,7 @@ def _survey(messages: Longs, survey: _Survey, functions: _Functions) -> tuple[in
         partition = np.int64(integers_at(messages[row])[PARTITION])
         survey.groups[row] = NO_RECORD
         survey.header_counts[row] = 0
-        if code not in (0, END_OF_PARTITION):
+        if code not in (0, _END_OF_PARTITION):
             survey.groups[row] = FAILED
             errors += 1
             continue
@@ -135,7 +135,7 @@ def _survey(messages: Longs, survey: _Survey, functions: _Functions) -> tuple[in
                 table[group, G_TOPIC] = message[RKT]
                 table[group, G_PARTITION] = partition
                 table[group, G_END] = -1
-        if code == END_OF_PARTITION:
+        if code == _END_OF_PARTITION:
             table[group, G_END] = message[OFFSET]
             continue
         survey.groups[row] = group
@@ -169,10 +169,10 @@ def _fill(messages: Longs, rows: Longs, survey: _Survey, out: _Filled, functions
         out.offsets[row] = message[OFFSET]
         timestamp = call_with_two(functions.timestamp, address, words)
         kind = integers_at(words)[0]
-        if kind == CREATE_TIME:
+        if kind == _CREATE_TIME:
             out.timestamps[row] = max(timestamp, -1)
         else:
-            out.timestamps[row] = -timestamp if kind == LOG_APPEND_TIME else -1
+            out.timestamps[row] = -timestamp if kind == _LOG_APPEND_TIME else -1
         key_end = _copy_cell(out.keys, row, key_end, message[KEY], message[KEY_LENGTH])
         value_end = _copy_cell(out.values, row, value_end, message[VALUE], message[VALUE_LENGTH])
         if survey.header_counts[rows[row]] == 0:

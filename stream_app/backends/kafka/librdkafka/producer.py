@@ -15,7 +15,7 @@ from stream_app.record_columns import OutputRecords
 from stream_app.records import Longs
 
 QUEUE_FULL = int(KafkaError._QUEUE_FULL)  # noqa: SLF001
-PURGE_ALL = 3
+_PURGE_ALL = 3
 """Discard queued records and records in flight (`RD_KAFKA_PURGE_F_QUEUE` and `..._INFLIGHT`)."""
 
 
@@ -127,7 +127,7 @@ class ColumnProducer:
         """Discard what is queued, and release the client; no other call may be running. Do nothing if that was done."""
         if self._client.is_destroyed:
             return
-        self._lib.purge(self._client.handle, PURGE_ALL)
+        self._lib.purge(self._client.handle, _PURGE_ALL)
         for handle in self._topics.values():
             self._lib.topic_destroy(handle)
         self._topics.clear()

@@ -16,13 +16,13 @@ from stream_app.jit.memory import integer_of, integers_at, longs_at, pointer_to
 from stream_app.record_columns import BinaryColumn, CellArrays, OutputRecords, binary_column
 from stream_app.records import Headers, Longs
 
-ARGUMENT_BYTES = 72
+_ARGUMENT_BYTES = 72
 """The size of one argument."""
 
 RKT, PARTITION, VALUE, KEY, OPAQUE, MESSAGE_FLAGS, TIMESTAMP, HEADER = 2, 3, 4, 5, 6, 7, 8, 9
 """Kinds of arguments (`rd_kafka_vtype_t`)."""
 
-FIXED_ARGUMENTS = 7
+_FIXED_ARGUMENTS = 7
 """Arguments of a record without headers."""
 
 COPY = 2
@@ -32,7 +32,7 @@ CODE, OFFSET, PRIVATE = 0, 7, 8
 """Fields of a `rd_kafka_message_t`: the error code, in words of 32 bits; offset and opaque, in words of 64 bits."""
 
 
-class HeaderColumns(NamedTuple):
+class _HeaderColumns(NamedTuple):
     """The headers of n records.
 
     Attributes:
@@ -48,18 +48,18 @@ class HeaderColumns(NamedTuple):
     most: int
 
 
-def header_columns(headers: Headers, count: int) -> HeaderColumns:
+def _header_columns(headers: Headers, count: int) -> _HeaderColumns:
     """Return the headers of this number of records in columns."""
     starts = np.zeros(count + 1, np.int64)
     if not headers:
         empty: BinaryColumn = binary_column(())
-        return HeaderColumns(starts, empty.arrays, empty.arrays, 0)
+        return _HeaderColumns(starts, empty.arrays, empty.arrays, 0)
     for row, found in headers.items():
         starts[row + 1] = len(found)
     every = [header for _, found in sorted(headers.items()) for header in found]
     names = binary_column([name.encode(errors="surrogateescape") + b"\0" for name, _ in every])
     values = binary_column([value for _, value in every])
-    return HeaderColumns(np.cumsum(starts), names.arrays, values.arrays, int(starts.max()))
+    return _HeaderColumns(np.cumsum(starts), names.arrays, values.arrays, int(starts.max()))
 
 
 class Target(NamedTuple):
@@ -86,7 +86,7 @@ class _Rows(NamedTuple):
     keys: CellArrays
     values: CellArrays
     timestamps: Longs
-    headers: HeaderColumns
+    headers: _HeaderColumns
 
 
 @inlined_without_refcounts
@@ -99,11 +99,11 @@ def _point_to(argument: int, cells: CellArrays, row: int) -> None:
 
 
 @inlined_without_refcounts
-def _add_headers(arguments: int, used: int, headers: HeaderColumns, row: int) -> int:
+def _add_headers(arguments: int, used: int, headers: _HeaderColumns, row: int) -> int:
     """Write the headers of a row as arguments; return the number of arguments in use."""
     names, values = headers.names, headers.values
     for number in range(headers.starts[row], headers.starts[row + 1]):
-        argument = arguments + used * ARGUMENT_BYTES
+        argument = arguments + used * _ARGUMENT_BYTES
         words = longs_at(argument)
         integers_at(argument)[0] = HEADER
         words[1] = integer_of(pointer_to(names.buffer)) + names.starts[number]
@@ -120,12 +120,12 @@ def _send_rows(target: Target, arguments: Longs, rows: _Rows, first: int) -> tup
     The first arguments say where a row goes and stay as they are; the last three are key, value and timestamp.
     """
     base = integer_of(pointer_to(arguments))
-    key, value, timestamp = base + 4 * ARGUMENT_BYTES, base + 5 * ARGUMENT_BYTES, base + 6 * ARGUMENT_BYTES
+    key, value, timestamp = base + 4 * _ARGUMENT_BYTES, base + 5 * _ARGUMENT_BYTES, base + 6 * _ARGUMENT_BYTES
     for row in range(first, len(rows.timestamps)):
         _point_to(key, rows.keys, row)
         _point_to(value, rows.values, row)
         longs_at(timestamp)[1] = rows.timestamps[row]
-        used = _add_headers(base, FIXED_ARGUMENTS, rows.headers, row)
+        used = _add_headers(base, _FIXED_ARGUMENTS, rows.headers, row)
         problem = call_with_three(target.produce, target.client, base, used)
         if problem != 0:
             return row, problem
@@ -143,9 +143,9 @@ def send_rows(target: Target, records: OutputRecords, first: int) -> tuple[int, 
     Returns:
         The first row that was not taken (n: all were taken), and the error object or 0.
     """
-    headers = header_columns(records.headers, len(records))
-    arguments = np.zeros((FIXED_ARGUMENTS + headers.most, ARGUMENT_BYTES // 8), np.int64)
-    arguments[:FIXED_ARGUMENTS, 0] = RKT, PARTITION, MESSAGE_FLAGS, OPAQUE, KEY, VALUE, TIMESTAMP
+    headers = _header_columns(records.headers, len(records))
+    arguments = np.zeros((_FIXED_ARGUMENTS + headers.most, _ARGUMENT_BYTES // 8), np.int64)
+    arguments[:_FIXED_ARGUMENTS, 0] = RKT, PARTITION, MESSAGE_FLAGS, OPAQUE, KEY, VALUE, TIMESTAMP
     arguments[:4, 1] = target.topic, target.partition, COPY, target.written
     times = np.ascontiguousarray(records.timestamps)
     rows = _Rows(records.keys.arrays, records.values.arrays, times, headers)

@@ -21,7 +21,7 @@ LOG = logging.getLogger("areba.registry")
 REQUEST_TIMEOUT_S = 1.0
 """Longest wait for one answer, with all of its bytes; `serialization.schema_registry.timeout` replaces it."""
 
-SUBJECTS_S = 10.0
+_SUBJECTS_S = 10.0
 """Longest time for all requests about the subjects, before a worker or a tool begins."""
 
 RETRY_S = 5.0
@@ -30,10 +30,10 @@ RETRY_S = 5.0
 ANSWER_S = 60.0
 """Time for which an answer counts: then the registry is asked again, as an unknown schema may be registered now."""
 
-MAX_ANSWERS = 10_000
+_MAX_ANSWERS = 10_000
 """Ids whose answers are remembered."""
 
-MAX_VERSIONS = 100
+_MAX_VERSIONS = 100
 """Versions of a subject that are read, the newest: each takes a request."""
 
 NOT_FOUND = 404
@@ -98,7 +98,7 @@ class SchemaRegistry:
             ConfigurationError: The registry gives no answer, or refuses.
         """
         found: dict[str, list[int]] = {}
-        until_s = self._clock.monotonic_s() + SUBJECTS_S
+        until_s = self._clock.monotonic_s() + _SUBJECTS_S
         marks: str = written[Mark].parsed["name"]
         for record, subject in {**{one: f"{name}-value" for one, name in topics.items()}, Mark: marks}.items():
             schema = written[record]
@@ -149,7 +149,7 @@ class SchemaRegistry:
                     self._retry_s = self._clock.monotonic_s() + RETRY_S
                     log_lines.REGISTRY_AWAITED.log(LOG, schema_id=schema_id, problem=_problem(error))
                     return
-                if len(self._answers) >= MAX_ANSWERS:
+                if len(self._answers) >= _MAX_ANSWERS:
                     self._answers = {}
                 self._answers[schema_id] = _Answer(name, self._clock.monotonic_s() + ANSWER_S)
                 if name is not None:
@@ -173,7 +173,7 @@ class SchemaRegistry:
 
     def _check_time(self, until_s: float) -> None:
         if self._clock.monotonic_s() > until_s:
-            raise NoAnswerError(f"not all answers came within {SUBJECTS_S:g} s")
+            raise NoAnswerError(f"not all answers came within {_SUBJECTS_S:g} s")
 
     def _versions(self, subject: str, until_s: float) -> list[tuple[int, str]]:
         """Return the id and the name of each version of a subject that is one of our schemas, newest first."""
@@ -184,7 +184,7 @@ class SchemaRegistry:
                 return []
             raise
         registered = []
-        for version in reversed(versions[-MAX_VERSIONS:]):
+        for version in reversed(versions[-_MAX_VERSIONS:]):
             self._check_time(until_s)
             registered.append(self._client.get_version(subject, version))
         named = [(one.schema_id, _name_in(one.schema)) for one in registered]

@@ -4,7 +4,7 @@ A sudden drift makes the kept examples false. The alarm compares the network's f
 average of the same error. On an alarm a challenger begins: a network with the learner's first weights, which draws from
 the labels after the alarm alone (and the newest `HEAD_START` of the class that raised it). Both are judged on each
 label before they learn it, by the faded mean of |label - P(class 1)| of each class. The challenger takes over if it is
-better by `LEAD` after `FEWEST` labels of each class: the queues then forget what came before the alarm. After `MOST`
+better by `_LEAD` after `FEWEST` labels of each class: the queues then forget what came before the alarm. After `MOST`
 labels of each class without that, it is dropped.
 
 The networks of a learner: the learning one, the average of its weights, the same two of the challenger, and the first
@@ -45,9 +45,9 @@ ALARM_LABELS, ALARM_LABELS_OF_BOTH, ALARM_PAUSE = 40, 10, 200
 """Labels of the class, labels of each class, and labels since the last alarm that an alarm needs."""
 
 HEAD_START, FEWEST, MOST = 10, 3, 30
-JUDGED = 0.04
+_JUDGED = 0.04
 """The rate of the average loss by which network and challenger are judged."""
-LEAD = 0.2
+_LEAD = 0.2
 
 _HALF = np.float32(0.5)
 
@@ -101,7 +101,7 @@ def judge(own: RelayState, learner: Learner, label: int) -> None:
     """Take a label into the losses of network and challenger, and decide between them."""
     tallies, errors = own.tallies, own.errors
     tallies[TRIED + label] += 1
-    share = max(JUDGED, 1.0 / tallies[TRIED + label])
+    share = max(_JUDGED, 1.0 / tallies[TRIED + label])
     for losses, number in ((LOSS, AVERAGE), (CHALLENGER_LOSS, CHALLENGER_AVERAGE)):
         loss = abs(np.float64(label) - np.float64(learner.state.scores[number]))
         errors[losses + label] += share * (loss - errors[losses + label])
@@ -111,7 +111,7 @@ def judge(own: RelayState, learner: Learner, label: int) -> None:
     lead = 0.0
     for k in range(2):
         lead += 0.5 * (errors[LOSS + k] - errors[CHALLENGER_LOSS + k])
-    if lead > LEAD:
+    if lead > _LEAD:
         _take_over(own, learner.queues, learner.networks)
     elif fewest >= MOST:
         tallies[ON] = 0

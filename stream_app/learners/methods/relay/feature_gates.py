@@ -21,19 +21,19 @@ from stream_app.learners.methods.relay.standardisation import standardised_today
 from stream_app.learners.methods.relay.state import WITH_GATES, RelayState
 from stream_app.learners.queues import row_of_age
 
-FEWEST_OF_A_CLASS = 4
+_FEWEST_OF_A_CLASS = 4
 """With fewer examples of a class, all gates are 1."""
 
 LEAST_FLOOR, FLOOR_FEATURES = 0.03, 4.0
 """The floor is the second number by the squared number of features, at least the first and at most 1."""
 
-KEPT_PER_LABEL = 8
+_KEPT_PER_LABEL = 8
 """Kept examples that are summed for each label, at least; less than twice as many."""
 
 TINY = 1e-9
 """The least variance: a feature may be constant in both classes."""
 
-MOMENTS = 3
+_MOMENTS = 3
 """Sums of each feature in each class: of its values, their squares, and their fourth powers."""
 
 
@@ -51,8 +51,8 @@ def has_gates(features: int) -> bool:
 @compiled
 def _sum_class(own: RelayState, queues: Queues, label: int, now: int) -> None:
     """Fill the sums of a class."""
-    width, sums, at = own.width, own.sums, MOMENTS * own.width * label
-    for i in range(MOMENTS * width):
+    width, sums, at = own.width, own.sums, _MOMENTS * own.width * label
+    for i in range(_MOMENTS * width):
         sums[at + i] = 0.0
     for age in range(queues.lengths[label]):
         row = row_of_age(queues, label, age)
@@ -75,7 +75,7 @@ def _statistic(own: RelayState, queues: Queues, first: int, second: int) -> floa
         first: The place of the sum of the values in the negative class.
         second: The place of the sum of their squares there.
     """
-    other = MOMENTS * own.width
+    other = _MOMENTS * own.width
     negatives, positives = np.float64(queues.lengths[NEGATIVE]), np.float64(queues.lengths[POSITIVE])
     mean_n, mean_p = own.sums[first] / negatives, own.sums[first + other] / positives
     variance_n = max(own.sums[second] / negatives - mean_n * mean_n, 0.0)
@@ -90,7 +90,7 @@ def _statistic(own: RelayState, queues: Queues, first: int, second: int) -> floa
 def is_update_due(queues: Queues, labels: int) -> bool:
     """Say whether gates and trends are to be computed again after so many labels: at multiples of a power of two."""
     kept, period = queues.lengths[NEGATIVE] + queues.lengths[POSITIVE], 1
-    while 2 * period * KEPT_PER_LABEL <= kept:
+    while 2 * period * _KEPT_PER_LABEL <= kept:
         period *= 2
     return labels % period == 0
 
@@ -105,7 +105,7 @@ def update_gates(own: RelayState, queues: Queues, now: int) -> None:
         now: The number of examples that were predicted.
     """
     width, gates = own.width, own.gates
-    if min(queues.lengths[NEGATIVE], queues.lengths[POSITIVE]) < FEWEST_OF_A_CLASS:
+    if min(queues.lengths[NEGATIVE], queues.lengths[POSITIVE]) < _FEWEST_OF_A_CLASS:
         for i in range(width):
             gates[i] = np.float32(1.0)
         return

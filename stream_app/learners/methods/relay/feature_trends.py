@@ -21,7 +21,7 @@ from stream_app.learners.method_state import Queues
 from stream_app.learners.methods.relay.state import RelayState
 from stream_app.learners.queues import row_of_age
 
-CERTAIN = 30.0
+_CERTAIN = 30.0
 """The squared t-statistic of a slope, by the examples that carry the line, from which the slope counts."""
 
 RESOLUTION = 1e-12
@@ -90,7 +90,7 @@ def update_trends(own: RelayState, queues: Queues, now: int) -> None:
         if largest > 0.0 and spread > 0.0 and variance > 0.0:
             explained = product * product / spread
             left = max(variance - explained, RESOLUTION * variance)
-            certain = CERTAIN * left * largest
+            certain = _CERTAIN * left * largest
             if explained * spread > certain:
                 own.slopes[i] = product / spread * (1.0 - certain / (explained * spread))
 

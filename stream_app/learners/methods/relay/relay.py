@@ -13,7 +13,7 @@ Five things make a network better that learns so:
 - **Feature gates.** Features in which the classes differ count more (`feature_gates`).
 - **Averaged weights.** Predictions come from a running mean of the weights over at most `AVERAGED_LABELS` labels
   (Polyak and Juditsky 1992).
-- **Scarce labels.** A label that comes after n predictions is worth n labels' steps, at most `MOST_LABELS`.
+- **Scarce labels.** A label that comes after n predictions is worth n labels' steps, at most `_MOST_LABELS`.
 
 After a sudden drift a second network learns, from the labels after it alone, and takes over if it is clearly better
 (`challenger`). A corrected example moves to the end of the other class's queue, as with AREBA.
@@ -68,7 +68,7 @@ DRAWN, LATE = 4, 50
 NARROW_WIDTH, NARROW_STEPS = 8, 4
 """Examples with fewer features than the first are worth as many steps as the second; others one."""
 
-MOST_LABELS = 8
+_MOST_LABELS = 8
 JITTER_LIMIT = 144
 AVERAGED_LABELS, LABELS_TO_AVERAGE_ONE_MORE = 50.0, 40.0
 
@@ -141,7 +141,7 @@ def _admit(learner: Learner, slot: int, label: int) -> int:
         update_trends(own, queues, tallies[PREDICTED])
         if own.mechanisms & WITH_GATES != 0:
             update_gates(own, queues, tallies[PREDICTED])
-    worth = min(max(tallies[WAITING], 1), MOST_LABELS)
+    worth = min(max(tallies[WAITING], 1), _MOST_LABELS)
     tallies[WAITING] = 0
     steps = worth * (NARROW_STEPS if own.width < NARROW_WIDTH else 1)
     tallies[STEPS_LEFT] = steps * (1 + tallies[ON])

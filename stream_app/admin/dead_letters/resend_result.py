@@ -1,4 +1,4 @@
-"""What `areba dlq replay` has sent and refused, as lines and as a document for JSON."""
+"""What `areba dlq resend` has sent and refused, as lines and as a document for JSON."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ MAX_NAMED = 10
 
 
 @dataclass(slots=True)
-class ReplayResult:
-    """The result of a replay, or of a dry run.
+class ResendResult:
+    """The result of a resend, or of a dry run.
 
     Attributes:
         sent: Number of dead letters that were sent back, by their reason and topic.
@@ -80,5 +80,5 @@ class ReplayResult:
         }
 
     def warnings(self) -> Iterator[str]:
-        """Yield a line for each reason of the sent dead letters that a replay does not cure."""
+        """Yield a line for each reason of the sent dead letters that a resend does not cure."""
         yield from warnings(reason for reason, _ in self.sent)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stream_app.record_columns import OutputRecords
 
 
-class Replay:
+class Reprocessing:
     """The records of a script, processed again one by one.
 
     Args:
@@ -73,13 +73,13 @@ class Replay:
         """
         record, progress_offset = script[0]
         if isinstance(record, Act):
-            self._replay_act(record)
-        elif not self._replay_commit(record, progress_offset, missing):
+            self._act(record)
+        elif not self._commit(record, progress_offset, missing):
             return False
         script.popleft()
         return True
 
-    def _replay_act(self, act: Act) -> None:
+    def _act(self, act: Act) -> None:
         position, state = self._position, self._state
         try:
             whole = self._whole_acts.add(act)
@@ -94,7 +94,7 @@ class Replay:
         digest = read_gap(act.text).digest if act.kind == SKIP else position.point.digest
         position.point = CommitPoint(max(act.sequence, position.point.sequence), digest)
 
-    def _replay_commit(self, commit: Commit, progress_offset: int, missing: Mapping[str, frozenset[int]]) -> bool:
+    def _commit(self, commit: Commit, progress_offset: int, missing: Mapping[str, frozenset[int]]) -> bool:
         position, state = self._position, self._state
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
         where = f"task {self._number}, sequence {commit.sequence}"
@@ -129,7 +129,7 @@ class Replay:
                 self.kept[topic].append(outputs.topics[topic])
         ends = commit.examples_end, commit.labels_end
         position.move_to(Anchor(commit.sequence, digest, ends, progress_offset))
-        self._report.replayed_records += examples + labels
+        self._report.reprocessed_records += examples + labels
         if outputs.erased:
             state.snapshots.purge()
         state.breaker.count(outputs.judged, outputs.stream_names)

@@ -1,9 +1,9 @@
-"""`areba dlq replay`: send dead letters back to the inputs that they came from, each dead letter once.
+"""`areba dlq resend`: send dead letters back to the inputs that they came from, each dead letter once.
 
 A record is sent back with its key, value and headers, to its partition. Three things are decided here:
 
-    headers     `dead_letter.REPLAY_HEADERS` say which dead letter the record was; they replace those of an earlier
-                replay
+    headers     `dead_letter.RESEND_HEADERS` say which dead letter the record was; they replace those of an earlier
+                resend
     timestamp   the record keeps its event time, since that says when something happened, however long the record was
                 held up. With the current time a label would have a wrong delay, and in a stream that lags behind the
                 wall clock the record would expire all pending examples. As a consequence, an example that is older
@@ -31,25 +31,25 @@ from typing import NamedTuple
 
 from stream_app.admin.dead_letters.origins import NEAR_RECORDS, InputRecords
 from stream_app.admin.dead_letters.record import StoredDeadLetter, read_record
-from stream_app.admin.dead_letters.replay_result import ReplayResult
+from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters
 from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
-from stream_app.backends.held_back import held_back
+from stream_app.backends.held_back import held_back, open_ends
 from stream_app.backends.reading import Row
 from stream_app.backends.retention import FOREVER, RETENTION, TIMES_BEFORE, before_max_of, retention_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError
-from stream_app.lost_markers.hanging_transactions import open_places, sweep
+from stream_app.lost_markers.sweeps import sweep
 from stream_app.record_columns import OutputRecords
 from stream_app.records import UNREADABLE_HEADERS, Header, Reason
 from stream_app.serialization.dead_letter import (
     SENT_BACK,
     START,
-    Replay,
+    Resend,
     read_sent_back,
     read_start,
-    without_replay,
+    without_resend,
 )
 from stream_app.serialization.left_out import batch_bytes
 from stream_app.terminal import printable
@@ -78,14 +78,14 @@ class _Sending(NamedTuple):
     size: int
 
 
-class _Replay:
-    """One run of `areba dlq replay`."""
+class _Resend:
+    """One run of `areba dlq resend`."""
 
     def __init__(
         self, cluster: Cluster, config: Config, clock: Clock, selection: Selection, *, rehearsal: bool
     ) -> None:
         self.topic = DeadLettersTopic(cluster, config)
-        self.result = ReplayResult(is_rehearsal=rehearsal)
+        self.result = ResendResult(is_rehearsal=rehearsal)
         self._config = config
         self._clock = clock
         self._selection = selection
@@ -208,7 +208,7 @@ class _Replay:
     def _refusal(self, topic: str, event_time_ms: int, size: int) -> str | None:
         """Return why the broker would not accept a record; None if it does."""
         if size > self._max_bytes[topic]:
-            return f"with the headers of a replay it is larger than max.message.bytes of {topic}"
+            return f"with the headers of a resend it is larger than max.message.bytes of {topic}"
         if event_time_ms < self._accepted_ms[topic]:
             return (
                 f"its event time is older than {TIMES_BEFORE} of {topic} accepts: raise that setting, and {RETENTION} "
@@ -219,10 +219,10 @@ class _Replay:
     def _headers(self, record: StoredDeadLetter) -> Sequence[Header]:
         """Return the headers of the original, and after them those that say which dead letter it was."""
         dead_letter, (partition, offset) = record.dead_letter, record.record_id
-        attempt = record.replay.attempt + 1 if record.replay is not None else 1
+        attempt = record.resend.attempt + 1 if record.resend is not None else 1
         origin = (dead_letter.topic, dead_letter.partition, dead_letter.input_offset)
-        replayed = Replay(self.topic.name, partition, offset, *origin, attempt, self._clock.now_ms())
-        return [*without_replay(dead_letter.original.headers), *replayed.headers()]
+        resent = Resend(self.topic.name, partition, offset, *origin, attempt, self._clock.now_ms())
+        return [*without_resend(dead_letter.original.headers), *resent.headers()]
 
     # Sending ----------------------------------------------------------------------------------------------------------
 
@@ -233,9 +233,9 @@ class _Replay:
         """
         names = (self.topic.name, *self._max_bytes)
         places = [TopicPartition(name, number) for number in partitions for name in names]
-        found = open_places(self._cluster, places)
+        found = open_ends(self._cluster, places)
         if found:
-            sweep(transaction, self._config.replay_transactional_id, found)
+            sweep(transaction, self._config.resend_transactional_id, found)
 
     def check_readable(self, partitions: Sequence[int]) -> None:
         """Check that no open transaction of another producer hides the end of the dead letters.
@@ -284,7 +284,7 @@ def _ignore_progress(done: int, total: int) -> None:
     del done, total
 
 
-def replay(
+def resend(
     cluster: Cluster,
     config: Config,
     clock: Clock,
@@ -294,7 +294,7 @@ def replay(
     limit: int | None = None,
     dry_run: bool = False,
     on_progress: Callable[[int, int], None] = _ignore_progress,
-) -> ReplayResult:
+) -> ResendResult:
     """Send dead letters back to the inputs that they came from, each dead letter once.
 
     Args:
@@ -310,12 +310,12 @@ def replay(
 
     Raises:
         ConfigurationError: The topic, a selected reason, partition or dead letter does not exist.
-        FencedError: Another replay of this application has begun.
+        FencedError: Another resend of this application has begun.
         StateError: An open transaction of another producer hides dead letters.
         TransactionAbortedError: A transaction was aborted; those before it are committed.
         UnknownOutcomeError: The broker did not answer in time; the next run finds out what was sent.
     """
-    run = _Replay(cluster, config, clock, selection, rehearsal=dry_run)
+    run = _Resend(cluster, config, clock, selection, rehearsal=dry_run)
     partitions = selection.partitions_of(run.topic.partitions, run.topic.name)
     unsent = {number: found for number in partitions if len(found := run.select(number))}
     if not unsent:
@@ -323,7 +323,7 @@ def replay(
     with ExitStack() as stack:
         transaction: Transaction | None = None
         if not dry_run:
-            transaction = stack.enter_context(closing(open_transaction(config.replay_transactional_id)))
+            transaction = stack.enter_context(closing(open_transaction(config.resend_transactional_id)))
             run.end_open_transactions(transaction, list(unsent))
             name = run.begin(transaction, list(unsent))
             run.check_readable(list(unsent))
@@ -347,7 +347,7 @@ def _batches(sendings: Generator[_Sending | None], limit: int | None) -> Iterato
     """Yield the records of each transaction, and the number of dead letters that were examined to find them.
 
     Args:
-        sendings: See `_Replay.sendings`.
+        sendings: See `_Resend.sendings`.
         limit: How many to send at most, in all transactions together.
     """
     batch: list[_Sending] = []
