@@ -51,11 +51,11 @@ def test_a_dead_letter_is_sent_back_once_with_every_byte(world: Callable[..., De
     for row, letter in ((one, letters[0]), (three, letters[1]), (two, letters[2])):
         assert (row.timestamp_ms, row.key, row.value) == (letter.event_time_ms, letter.key, letter.value)
         assert tuple(row.headers[: len(letter.headers)]) == tuple(letter.headers)
-        replay_mark = read_resend(row.headers)
-        assert replay_mark is not None
-        assert replay_mark[:2] == (here.names.dead_letters, 0)
-        assert replay_mark[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
-        assert len(row.headers) == len(letter.headers) + len(replay_mark)
+        resent = read_resend(row.headers)
+        assert resent is not None
+        assert resent[:2] == (here.names.dead_letters, 0)
+        assert resent[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
+        assert len(row.headers) == len(letter.headers) + len(resent)
     assert here.marks() == [0, 1, 2]
     before = len(here.rows(here.names.dead_letters))
     again = here.resend()
@@ -132,7 +132,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
     assert [row.value for row in here.rows(here.names.examples)] == encoded(6)
 
 
-def test_a_record_that_fails_again_counts_its_replays(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_record_that_fails_again_counts_its_resends(world: Callable[..., DeadLetterTopics]) -> None:
     """A record that is sent back before the cause is fixed becomes a new dead letter, with one set of headers."""
     here = world()
     value = encoded(1)[0]
@@ -146,9 +146,9 @@ def test_a_record_that_fails_again_counts_its_replays(world: Callable[..., DeadL
     assert "(attempt 1)" in text
     assert here.resend().sent == {("undecodable", here.names.examples): 1}
     last = here.rows(here.names.examples)[-1]
-    replay_mark = read_resend(last.headers)
-    assert replay_mark is not None
-    assert (replay_mark.offset, replay_mark.origin_offset, replay_mark.attempt) == (second, back.offset, 2)
+    resent = read_resend(last.headers)
+    assert resent is not None
+    assert (resent.offset, resent.origin_offset, resent.attempt) == (second, back.offset, 2)
     assert last.headers[0] == TRACE
     assert len(last.headers) == len(back.headers)
 
@@ -169,7 +169,7 @@ def test_a_record_goes_back_with_its_own_time(world: Callable[..., DeadLetterTop
     assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in range(3)]
 
 
-def test_a_replay_names_the_letters_that_cannot_go_back(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_resend_names_the_letters_that_cannot_go_back(world: Callable[..., DeadLetterTopics]) -> None:
     """If it were sent, it would become a dead letter again, or be lost in a partition that no worker reads."""
     here = world()
     stranger = codec.encode(Example("fans", "1", [1.0]))
@@ -235,7 +235,7 @@ def test_a_value_that_a_letter_left_out_is_read_from_the_input(world: Callable[.
     assert here.marks() == [0, 1, 2]
 
 
-def test_a_replay_names_the_letters_whose_input_is_gone(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_resend_names_the_letters_whose_input_is_gone(world: Callable[..., DeadLetterTopics]) -> None:
     """If retention deleted the input, or its offset has another record, `resend` sends nothing instead, and says so."""
     here = world()
     large = _large_inputs(here, 4)
@@ -263,7 +263,7 @@ def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable
     assert not here.rows(here.names.examples)
 
 
-def test_a_replay_reports_records_that_are_too_old_for_the_inputs(world: Callable[..., DeadLetterTopics]) -> None:
+def test_a_resend_reports_records_that_are_too_old_for_the_inputs(world: Callable[..., DeadLetterTopics]) -> None:
     """A record keeps its own time: Kafka deletes it by that, or refuses it together with its whole transaction."""
     here = world(retention_ms=86_400_000, before_max_ms=10 * 365 * 86_400_000)
     for number, time_ms in enumerate((START_MS, SystemClock().now_ms(), START_MS // 1_000)):

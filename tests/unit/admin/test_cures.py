@@ -10,6 +10,6 @@ from stream_app.records import Reason
     ("reason", "count"),
     [(Reason.NOT_FINITE, 1), (Reason.BAD_LABEL, 1), (Reason.WRONG_DIMENSION, 1), (Reason.UNKNOWN_STREAM, 0)],
 )
-def test_a_replay_warns_of_reasons_that_it_does_not_cure(reason: Reason, count: int) -> None:
+def test_a_resend_warns_of_reasons_that_it_does_not_cure(reason: Reason, count: int) -> None:
     """Each such reason has one warning, however many records have it."""
     assert len([*warnings([reason.text, reason.text])]) == count

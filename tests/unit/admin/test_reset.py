@@ -110,7 +110,7 @@ def test_a_wrong_first_example(snapshot_after_ms: int) -> None:
 
 
 def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
-    """Every restore replays the act, before and after the batch that closes what the reset left open."""
+    """Every restore applies the act, before and after the batch that closes what the reset left open."""
     world = _wrong_dimension(0)
     _reset(world)
     for _ in range(2):

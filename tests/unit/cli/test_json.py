@@ -58,7 +58,7 @@ def test_listed_learners(run: Run) -> None:
     assert run("state", "list", "--task", "0", "--at", "1/0", "--json")[0] == 3
 
 
-def test_a_rehearsed_replay(run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rehearsed_resend(run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script decides by reason whether to send dead letters back."""
     world.put("examples", 1, b"s1", codec.encode(Example("s1", "x", [1.0, 2.0])), 300)
     world.put("examples", 1, b"s1", b"nonsense", 300)

@@ -50,12 +50,12 @@ def test_a_lost_configuration(log: Log) -> None:
     assert places(findings(log)) == expected
 
 
-def test_a_repeated_skip_has_no_finding(log: Log) -> None:
-    """An operator who accepts a gap twice has done no harm."""
+def test_an_act_whose_sequence_comes_twice(log: Log) -> None:
+    """Brokers refuse all writers but one, so this is damage: the next restore would park the task."""
     last = len(log.records[TOPICS.progress])
-    acts = [Act(last - 1, "skip", "0", ""), Act(last - 1, "skip", "0", "")]
+    acts = [Act(last, "reset", "0", "s"), Act(last, "reset", "0", "s")]
     log.records[TOPICS.progress] += [Stored(0, None, codec.encode(act)) for act in acts]
-    assert findings(log) == ()
+    assert places(findings(log)) == {(Code.WRONG_SEQUENCE, TOPICS.progress, last + 1)}
 
 
 def test_a_lost_last_commit_record(log: Log) -> None:

@@ -67,7 +67,7 @@ def test_the_formats_give_equal_results() -> None:
 
 
 def test_a_new_schema_id_is_recorded_and_never_asked_for_again() -> None:
-    """A replay without a registry reads the record as the first run did, bit for bit."""
+    """A restore without a registry reads the record as the first run did, bit for bit."""
     world, registry = _world(), _Registry()
     world.send(10)
     member = started(world.worker(schemas=registry))
