@@ -70,7 +70,7 @@ test-packages: setup $(PROMETHEUS)/usr/bin/promtool ## the part of test-ops that
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
 
-mutants: setup ## break the code in known ways; the simulation or a named test must find each (MUTANTS=quick: without compiling)
+mutants: setup ## break the code in known ways; the simulation or a named test must find each (MUTANTS=quick: those that take seconds)
 	$(BIN)/python -m tests.simulation --mutants $(MUTANTS)
 
 fuzz: setup ## damage 50,000 stored states with SEED (1); none may crash the interpreter

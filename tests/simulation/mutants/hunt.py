@@ -41,7 +41,8 @@ def hunt_one(name: str, max_seeds: int, settings: str) -> Hunted:
     mutant = MUTANTS[name]
     tests = ["pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{test}" for test in mutant.tests.split())]
     options = ["tests.simulation", "--until-failure", "--processes", "1", "--settings", settings, "--seeds"]
-    seeds = [[*options, f"{mutant.seed}:{mutant.seed + 1}"], [*options, f"0:{max_seeds}"]]
+    known = [] if mutant.seed is None else [f"{mutant.seed}:{mutant.seed + 1}"]
+    seeds = [[*options, span] for span in (*known, f"0:{max_seeds}")]
     hunted = Hunted(name, "", "")
     with mutated(mutant) as environment:
         for command in [tests] if mutant.tests else seeds:

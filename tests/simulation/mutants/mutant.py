@@ -23,14 +23,14 @@ class Mutant(NamedTuple):
         place: The module, and after a colon the function or method: `stream_app.worker.rounds:Rounds.settle`; without
             a colon, the complete module.
         change: The change of that function.
-        seed: The seed of the simulation that found it last, which is tried first.
+        seed: The seed of the simulation that found it last, which is tried first; None if no hunt has named it here.
         tests: The tests that must fail, below `tests`, with spaces between them; if there are none, a seed must fail.
     """
 
     what: str
     place: str
     change: Change
-    seed: int = 0
+    seed: int | None = None
     tests: str = ""
 
     @property
@@ -42,6 +42,11 @@ class Mutant(NamedTuple):
     def is_of_compiled_code(self) -> bool:
         """Whether compiled code contains code of the file, so that a hunt compiles for a minute or more."""
         return is_compiled_in(self.path)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a hunt takes seconds: it compiles nothing, and a test or a seed is known."""
+        return not self.is_of_compiled_code and (self.seed is not None or bool(self.tests))
 
 
 def apply(mutant: Mutant) -> str:
