@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from stream_app.errors import ConfigurationError
-from stream_app.testing.kafka import Kind, kafka_broker
+from stream_app.testing.kafka import BrokerKind, kafka_broker
 
 VARIABLE = "AREBA_KAFKA__BOOTSTRAP_SERVERS"
 
@@ -51,7 +51,7 @@ def choose(bootstrap_servers: str | None = None, tell: Callable[[str], None] = _
         return
     with ExitStack() as running:
         try:
-            started = running.enter_context(kafka_broker(Kind.JARS, tell))  # quicker to start than a container
+            started = running.enter_context(kafka_broker(BrokerKind.JARS, tell))  # quicker to start than a container
             broker = Broker(started.bootstrap_servers, started.reason)
         except ConfigurationError as problem:
             broker = Broker(None, f"Kafka: none, an in-process log, because {'; '.join(problem.lines)}")

@@ -7,7 +7,7 @@ from stream_app.config import TaskSettings
 from stream_app.records import Example, Metric
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.verify.reference_join import ReferenceJoin
-from stream_app.verify.reference_state import Stream
+from stream_app.verify.reference_state import ReferenceStream
 from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
 
 
@@ -54,7 +54,7 @@ class EngineOracle(ReferenceJoin):
         self.memories: list[Memory | None] = []
         self._queues = queues
 
-    def begin(self, stream: Stream, learner: str) -> None:
+    def begin(self, stream: ReferenceStream, learner: str) -> None:
         """Start with empty queues."""
         settings = stream.learners[learner]
         self.learners.pop((stream.name, learner), None)
@@ -69,28 +69,28 @@ class EngineOracle(ReferenceJoin):
         stream.begun[imported.learner] = stream.labelled - int(imported.state["updates"].sum())
         self.learners.pop((imported.stream, imported.learner), None)
 
-    def predict(self, stream: Stream, example: Example, offset: int) -> None:
+    def predict(self, stream: ReferenceStream, example: Example, offset: int) -> None:
         """Store the features, from which the label will be learned."""
         self.features[stream.name, example.id] = tuple(example.features)
         super().predict(stream, example, offset)
 
-    def learn(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+    def learn(self, stream: ReferenceStream, learner: str, id_: str, label: int) -> None:
         """Do one time step of the paper."""
         if queues := self.learners.get((stream.name, learner)):
             queues.learn(Kept(id_, self.features[stream.name, id_]), label)
 
-    def correct(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+    def correct(self, stream: ReferenceStream, learner: str, id_: str, label: int) -> None:
         """Move the example to the other queue."""
         if queues := self.learners.get((stream.name, learner)):
             queues.correct(id_, label)
 
-    def forget(self, stream: Stream, digests: frozenset[str]) -> None:
+    def forget(self, stream: ReferenceStream, digests: frozenset[str]) -> None:
         """Take the examples out of the queues."""
         for queues in [held for (name, _), held in self.learners.items() if name == stream.name]:
             every = [kept.id for queue in queues.of for kept in queue.examples]
             queues.forget([id_ for id_ in every if stream.digest(id_) in digests])
 
-    def report(self, stream: Stream) -> None:
+    def report(self, stream: ReferenceStream) -> None:
         """Store the current memories."""
         super().report(stream)
         for learner in stream.learners:

@@ -84,13 +84,13 @@ class _Counting:
         self.snapshots = self.saved_bytes = self.reprocessed = 0
         self.back_s = 0.0
         observer.subscribe(events.SnapshotStarted, self._started)
-        observer.subscribe(events.Restored, self._restored)
+        observer.subscribe(events.TaskRestored, self._restored)
 
     def _started(self, event: events.SnapshotStarted) -> None:
         self.snapshots += 1
         self.saved_bytes += event.size
 
-    def _restored(self, event: events.Restored) -> None:
+    def _restored(self, event: events.TaskRestored) -> None:
         self.back_s = time.monotonic()
         self.reprocessed = event.records
 

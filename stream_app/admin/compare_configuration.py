@@ -11,7 +11,7 @@ from stream_app.config import changes
 from stream_app.errors import StateError
 
 
-class Effect(StrEnum):
+class _Effect(StrEnum):
     """What a restart with the new file does about a difference."""
 
     TAKEN_OVER = "taken-over"
@@ -20,10 +20,10 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class _Difference:
     """A difference between the file and the settings in force, and the tasks that have it."""
 
-    effect: Effect
+    effect: _Effect
     text: str
     tasks: tuple[int, ...]
 
@@ -38,14 +38,14 @@ class Comparison:
         problems: By task, why its state cannot be read.
     """
 
-    differences: tuple[Difference, ...]
+    differences: tuple[_Difference, ...]
     new: tuple[int, ...]
     problems: dict[int, str]
 
     @property
     def ok(self) -> bool:
         """Whether all tasks would accept the file."""
-        return not self.problems and all(one.effect is not Effect.REFUSED for one in self.differences)
+        return not self.problems and all(one.effect is not _Effect.REFUSED for one in self.differences)
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each difference, for each problem, and at least one line."""
@@ -76,7 +76,7 @@ def compare(application: Application) -> Comparison:
         TopicError: The application has no topics.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    found: dict[tuple[Effect, str], list[int]] = {}
+    found: dict[tuple[_Effect, str], list[int]] = {}
     new: list[int] = []
     problems: dict[int, str] = {}
     for number in range(application.partitions()):
@@ -92,10 +92,10 @@ def compare(application: Application) -> Comparison:
             task.settings, as_recorded(application.config.task_settings(), task.settings), task.running()
         )
         for text in found_here.refused:
-            found.setdefault((Effect.REFUSED, text), []).append(number)
+            found.setdefault((_Effect.REFUSED, text), []).append(number)
         for text in found_here.taken_over:
-            effect = Effect.RESTARTS if text in found_here.restarting else Effect.TAKEN_OVER
+            effect = _Effect.RESTARTS if text in found_here.restarting else _Effect.TAKEN_OVER
             found.setdefault((effect, text), []).append(number)
-    order = [Effect.REFUSED, Effect.RESTARTS, Effect.TAKEN_OVER]
-    differences = (Difference(effect, text, tuple(tasks)) for (effect, text), tasks in found.items())
+    order = [_Effect.REFUSED, _Effect.RESTARTS, _Effect.TAKEN_OVER]
+    differences = (_Difference(effect, text, tuple(tasks)) for (effect, text), tasks in found.items())
     return Comparison(tuple(sorted(differences, key=lambda one: order.index(one.effect))), tuple(new), problems)

@@ -40,7 +40,7 @@ from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.parts import WholeActs
 from stream_app.task_state import TaskState
 
-NO_SNAPSHOTS = SnapshotTimes(86_400.0, 86_400.0)
+_NO_SNAPSHOTS = SnapshotTimes(86_400.0, 86_400.0)
 """Time until the first snapshot: a rebuilt task does not take any."""
 
 
@@ -51,7 +51,7 @@ class Reporter(Protocol):
         """Report the offsets."""
 
 
-class Recorded(NamedTuple):
+class RecordedCommit(NamedTuple):
     """A commit record, its offset in progress, the configuration in force, and the acts since the previous commit."""
 
     commit: Commit
@@ -101,7 +101,7 @@ class History:
         self._last_sequence = last.sequence
         self._named = named_snapshots(cluster, self._progress)
 
-    def commits(self) -> Iterator[Recorded]:
+    def commits(self) -> Iterator[RecordedCommit]:
         """Yield the commit records up to the last commit.
 
         If the beginning of progress was deleted, the first record is the oldest snapshot's. The task can be rebuilt as
@@ -130,7 +130,7 @@ class History:
                 if settings is None:
                     text = self._begins(record.sequence, "and no named snapshot can be read")
                     raise StateError(text, ErrorCode.SNAPSHOT_MISSING)
-                yield Recorded(record, offset, settings, tuple(acts))
+                yield RecordedCommit(record, offset, settings, tuple(acts))
                 acts.clear()
 
     def is_trimmed(self) -> bool:
@@ -148,7 +148,7 @@ class History:
         where = f"{self._progress.topic}[{self._progress.partition}]"
         return f"{where}: history begins with sequence {sequence}: older records were deleted with their inputs, {more}"
 
-    def check_whole(self, recorded: Recorded) -> None:
+    def check_whole(self, recorded: RecordedCommit) -> None:
         """Refuse to process the first commit again if the beginning of progress was deleted.
 
         Raises:
@@ -158,13 +158,13 @@ class History:
             text = f"and the state before it is lost; it ends at offsets {pair(recorded.ends)}"
             raise StateError(self._begins(recorded.commit.sequence, text), ErrorCode.SNAPSHOT_MISSING)
 
-    def at(self, offsets: tuple[int, int] | None) -> Recorded:
+    def at(self, offsets: tuple[int, int] | None) -> RecordedCommit:
         """Return the commit record that ends at these offsets (examples, labels), or the newest one for None.
 
         Raises:
             StateError: No commit ends there; the message names the nearest commits.
         """
-        before: Recorded | None = None
+        before: RecordedCommit | None = None
         for recorded in self.commits():
             if recorded.ends == offsets:
                 return recorded
@@ -185,7 +185,7 @@ class History:
             )
         return before
 
-    def rebuild(self, recorded: Recorded, clock: Clock, report: Reporter) -> Rebuilt:
+    def rebuild(self, recorded: RecordedCommit, clock: Clock, report: Reporter) -> Rebuilt:
         """Return the task as it was after a commit record.
 
         Args:
@@ -226,7 +226,7 @@ class History:
                 logs,
                 Breaker(self._config.breaker),
                 clock,
-                Times(READ_TIMEOUT_S, NO_SNAPSHOTS),
+                Times(READ_TIMEOUT_S, _NO_SNAPSHOTS),
             )
             readers = [opened(partition.topic) for partition in self.inputs]
             live = _drive(restore, readers, recorded.ends, report, partial(_check_inputs, self._cluster, self.inputs))

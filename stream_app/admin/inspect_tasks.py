@@ -42,9 +42,9 @@ from stream_app.task_state import TaskState
 COMMANDS = {ErrorCode.INPUTS_DELETED: "areba state skip"}
 """The command that lets a parked task continue."""
 
-SYSTEM_CLOCK: Clock = SystemClock()
+_SYSTEM_CLOCK: Clock = SystemClock()
 
-SAMPLE_RECORDS = 100
+_SAMPLE_RECORDS = 100
 """Records that tell the size of a record."""
 
 
@@ -53,7 +53,7 @@ def inspect(
     config: Config,
     tasks: Iterable[int] = (),
     watched: Callable[[Sequence[int]], Iterable[int]] = iter,
-    clock: Clock = SYSTEM_CLOCK,
+    clock: Clock = _SYSTEM_CLOCK,
 ) -> Inspection:
     """Inspect tasks of an application.
 
@@ -353,7 +353,7 @@ def _retention_used(cluster: Cluster, topics: Mapping[str, TopicInfo], needs: It
 def _sample(cluster: Cluster, need: _Need) -> list[Row]:
     with closing(cluster.reader(need.partition)) as reader:
         reader.seek(need.offset)
-        return list(islice(read_rows(reader, f"{need.partition.topic}[{need.partition.partition}]"), SAMPLE_RECORDS))
+        return list(islice(read_rows(reader, f"{need.partition.topic}[{need.partition.partition}]"), _SAMPLE_RECORDS))
 
 
 def _columns(rows: list[Row]) -> RawRecords:

@@ -22,7 +22,7 @@ COLUMNS = ("task", "state", "examples", "lag", "labels", "lag", "dead", "silent"
 see `recent.outputs`."""
 
 
-LATE_SHARE = 0.5
+_LATE_SHARE = 0.5
 """A worker takes a snapshot at a quarter of the retention: at this share, something prevents it."""
 
 
@@ -131,7 +131,7 @@ class TaskView:
             yield Problem(ProblemCode.PARKED, self.problem, self.task)
         elif self.problem is not None:
             yield Problem(ProblemCode.RETENTION_USED, self.problem, self.task)
-        elif self.retention_used is not None and self.retention_used >= LATE_SHARE:
+        elif self.retention_used is not None and self.retention_used >= _LATE_SHARE:
             remedy = (
                 "stop the workers with SIGTERM, which saves all tasks, and look for `retention-used` in their logs"
                 if self.state is TaskState.RUNNING

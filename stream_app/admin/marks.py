@@ -44,7 +44,7 @@ READ_TIMEOUT_S = 30.0
 """How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
 
 
-class Resumed(NamedTuple):
+class _Resumed(NamedTuple):
     """A `resume` mark: the partition and its offset there, and why the breaker had stopped the stream."""
 
     place: TopicPartition
@@ -87,7 +87,7 @@ def promote(
     return place, _written(sender, place)[0]
 
 
-def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, stream: str) -> Sequence[Resumed]:
+def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, stream: str) -> Sequence[_Resumed]:
     """Write the mark that lets a stopped stream continue, in each partition in which the breaker stopped the stream.
 
     Args:
@@ -119,7 +119,7 @@ def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, strea
         place = TopicPartition(config.topics.examples, task)
         time_ms = _time_ms(cluster, clock, place, stream)
         _send(config, sender, place, Mark(stream, MarkKind.RESUME), time_ms)
-        found.append(Resumed(place, _written(sender, place)[0], reason))
+        found.append(_Resumed(place, _written(sender, place)[0], reason))
     return found
 
 

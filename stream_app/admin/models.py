@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.progress import Progress
 
 from stream_app.admin.dead_letters.buried_examples import BuriedExamples
-from stream_app.admin.history import History, Rebuilt, Recorded, Reporter
+from stream_app.admin.history import History, Rebuilt, RecordedCommit, Reporter
 from stream_app.admin.progress.reading import POLL_S, READ_TIMEOUT_S, records_of, since_last_commit
 from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.following import FollowableCluster
@@ -68,7 +68,7 @@ class Application(NamedTuple):
 
 
 @contextmanager
-def waiting_for(task: int) -> Iterator[Reporter]:
+def _waiting_for(task: int) -> Iterator[Reporter]:
     """Show a progress bar while a task is rebuilt."""
     console = Terminal(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_interactive) as progress:
@@ -116,7 +116,7 @@ def rebuild(application: Application, task: int, at: tuple[int, int] | None) -> 
 
 def _committed(application: Application, task: int, at: tuple[int, int] | None) -> Rebuilt:
     history = History(application.config, application.cluster, task)
-    with waiting_for(task) as report:
+    with _waiting_for(task) as report:
         return history.rebuild(history.at(at), application.clock, report)
 
 
@@ -124,7 +124,7 @@ def _committed(application: Application, task: int, at: tuple[int, int] | None) 
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class _Explanation:
     """The predictions of one example, computed again and as published.
 
     Attributes:
@@ -140,7 +140,7 @@ class Explanation:
 
     example: Example
     offset: int
-    recorded: Recorded
+    recorded: RecordedCommit
     again: Sequence[Prediction]
     published: Sequence[Prediction]
     outcomes: Sequence[Outcome]
@@ -197,7 +197,7 @@ class DeadExampleError(Exception):
     """The example became a dead letter, and was never predicted."""
 
 
-def explain(application: Application, stream: str, id_: str, task: int | None) -> Explanation:
+def explain(application: Application, stream: str, id_: str, task: int | None) -> _Explanation:
     """Predict an example again with the state that the task had when it first predicted the example.
 
     Args:
@@ -228,7 +228,7 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     )
     found = [one for one in published if isinstance(one, Prediction)]
     low = application.cluster.watermarks(partitions[0]).low
-    return Explanation(
+    return _Explanation(
         example,
         offset,
         recorded,
@@ -288,13 +288,13 @@ def _decoded(value: bytes, application: Application) -> object:
         return None
 
 
-def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, Recorded]:
+def _around(history: History, offset: int, what: str) -> tuple[RecordedCommit | None, RecordedCommit]:
     """Return the commit before the one that processed an offset of examples (None if there is none), and this commit.
 
     Raises:
         StateError: The offset was not processed yet, or the commit before is lost.
     """
-    before: Recorded | None = None
+    before: RecordedCommit | None = None
     for recorded in history.commits():
         if recorded.commit.examples_end > offset:
             if before is None:
@@ -305,7 +305,7 @@ def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, 
 
 
 def _state_before(
-    history: History, application: Application, number: int, before: Recorded | None, recorded: Recorded
+    history: History, application: Application, number: int, before: RecordedCommit | None, recorded: RecordedCommit
 ) -> Task:
     """Return the task as it was before the batch."""
     if before is None:
@@ -313,14 +313,14 @@ def _state_before(
         topics = (history.inputs[0].topic, history.inputs[1].topic)
         task = Task(number, first, topics, secrets.token_bytes(HASH_KEY_BYTES))
     else:
-        with waiting_for(number) as report:
+        with _waiting_for(number) as report:
             task = history.rebuild(before, application.clock, report).task
     for act in recorded.acts:
         task.apply(act)
     return task
 
 
-def _batch(application: Application, history: History, recorded: Recorded) -> tuple[RawRecords, RawRecords]:
+def _batch(application: Application, history: History, recorded: RecordedCommit) -> tuple[RawRecords, RawRecords]:
     commit = recorded.commit
     ranges = ((commit.examples_start, commit.examples_end), (commit.labels_start, commit.labels_end))
     one, two = (_range(application, partition, *part) for partition, part in zip(history.inputs, ranges, strict=True))

@@ -23,7 +23,7 @@ RETRY_S = 1.0
 REPORT_INTERVAL_S = 5.0
 """Time between two log lines that say what the worker is waiting for."""
 
-SHORTEST_ATTEMPT_S = 0.5
+_SHORTEST_ATTEMPT_S = 0.5
 """Least time for one attempt to reach a broker, when the time limit has nearly passed."""
 
 ATTEMPT_S = 4.0
@@ -53,7 +53,7 @@ def wait_for_topics(
     while not should_stop():
         left_s = deadline - time.monotonic()
         # An attempt takes at most half of the time that is left, so that the first report comes before the end.
-        if cluster.broker_count(min(ATTEMPT_S, max(left_s / 2, SHORTEST_ATTEMPT_S))):
+        if cluster.broker_count(min(ATTEMPT_S, max(left_s / 2, _SHORTEST_ATTEMPT_S))):
             try:
                 found = check_topics(config, cluster)
                 _check_rights(config, cluster)

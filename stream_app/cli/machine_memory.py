@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-CGROUPS = Path("/sys/fs/cgroup")
+_CGROUPS = Path("/sys/fs/cgroup")
 
-OWN_CGROUPS = Path("/proc/self/cgroup")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
-def memory_limit_bytes(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, str]:
+def memory_limit_bytes(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUPS) -> tuple[int, str]:
     """Find the least limit: of physical memory, and of the cgroups (version 1 or 2) that this process is in.
 
     Args:

@@ -23,10 +23,10 @@ from stream_app.jit.cache import base_folder, is_read_only
 from stream_app.lost_markers.output_logs import deleted_outputs
 from stream_app.worker.round_transaction import output_ids
 
-READ_S = 3.0
+_READ_S = 3.0
 """How long a first answer to a read of all topics may take; a live broker answers within half a second."""
 
-FIRST_RECORDS = 1_000
+_FIRST_RECORDS = 1_000
 """Records of one poll where only the first of each partition is wanted."""
 
 CLOCK_TOLERANCE_MS = 5_000
@@ -52,7 +52,7 @@ class Result(NamedTuple):
     text: str
 
 
-class CheckedCluster(FollowableCluster, Protocol):
+class _CheckedCluster(FollowableCluster, Protocol):
     """A cluster that says who may do what, and what time it is."""
 
     def broker_count(self) -> int:
@@ -71,7 +71,7 @@ class CheckedCluster(FollowableCluster, Protocol):
 
 def preflight(
     config: Config,
-    cluster: CheckedCluster,
+    cluster: _CheckedCluster,
     try_transaction: Callable[[], None],
     try_consumer: Callable[[], None],
 ) -> Iterator[Result]:
@@ -107,11 +107,11 @@ def preflight(
     yield from _machine()
 
 
-_Check = Callable[[Config, CheckedCluster, Mapping[str, TopicInfo]], Iterator[Result]]
+_Check = Callable[[Config, _CheckedCluster, Mapping[str, TopicInfo]], Iterator[Result]]
 
 
 def _guarded(
-    check: _Check, config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]
+    check: _Check, config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]
 ) -> Iterator[Result]:
     """Run a check; what the broker refuses or does not answer is wrong, and the other checks continue."""
     try:
@@ -124,7 +124,7 @@ def _wrong(check: str, lines: Iterable[str]) -> Iterator[Result]:
     return (Result(Level.WRONG, check, line) for line in lines)
 
 
-def _topics(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _topics(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     progress = found.get(config.topics.progress)
     try:
         tasks = tasks_of(cluster, progress) if progress is not None else None
@@ -149,7 +149,7 @@ def _topics(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicIn
     yield from (Result(Level.WARNING, "compaction", line) for line in topic_plan.slow_compactions(found))
 
 
-def _retention(config: Config, _: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _retention(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Compare how long the inputs are kept with what a join and a pause need."""
     risks = topic_plan.retention_risks(found, config.topics, config.join.ttl_ms)
     yield from (Result(Level.WRONG if risk.is_wrong else Level.WARNING, "retention", risk.text) for risk in risks)
@@ -160,7 +160,7 @@ def _retention(config: Config, _: CheckedCluster, found: Mapping[str, TopicInfo]
         yield Result(Level.OK, "retention", f"the inputs are kept {text}")
 
 
-def _unread(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _unread(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Compare the event times of the first records that no worker has read with the retention."""
     names = (config.topics.examples, config.topics.labels)
     tasks = tasks_of(cluster, found[config.topics.progress]) or min(found[name].partitions for name in names)
@@ -192,23 +192,23 @@ def _unread(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicIn
 
 
 def _first_records(
-    cluster: CheckedCluster, starts: Mapping[TopicPartition, int]
+    cluster: _CheckedCluster, starts: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, tuple[int, int]]:
     """Return offset and timestamp of the first record from each start on, if the broker delivers it in time."""
     found: dict[TopicPartition, tuple[int, int]] = {}
     if not starts:
         return found
-    deadline_s = time.monotonic() + READ_S
+    deadline_s = time.monotonic() + _READ_S
     with closing(cluster.follow(starts)) as follower:
         while len(found) < len(starts) and time.monotonic() < deadline_s and not follower.problems:
-            for fetched in follower.poll(FIRST_RECORDS, 0.5):
+            for fetched in follower.poll(_FIRST_RECORDS, 0.5):
                 if len(fetched.records):
                     first = int(fetched.records.offsets[0]), fetched.records.first_log_time_ms
                     found.setdefault(fetched.partition, first)
     return found
 
 
-def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _rights(config: Config, cluster: _CheckedCluster, _: Mapping[str, TopicInfo]) -> Iterator[Result]:
     lines = cluster.missing_rights(topic_plan.rights(config.topics), group_rights(config))
     yield from _wrong("rights", lines)
     trimming = cluster.missing_rights({config.topics.progress: ["Delete"]}, {})
@@ -217,7 +217,7 @@ def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo])
         yield Result(Level.OK, "rights", "the brokers deny no operation on topics and groups")
 
 
-def check_tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def check_tasks(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Find tasks that cannot be restored, and output topics that were deleted and created again."""
     views = inspect(cluster, config).tasks
     parked = [view for view in views if view.code is not None]
@@ -231,12 +231,12 @@ def check_tasks(config: Config, cluster: CheckedCluster, found: Mapping[str, Top
         yield Result(Level.OK, "tasks", f"the topics hold what {len(views)} tasks need")
 
 
-def _reads(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _reads(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Read the end of one partition of each topic."""
     places = [TopicPartition(name, 0) for name in found]
     starts = {place: end.stable for place, end in cluster.ends(places).items()}
     silent = set(places)
-    deadline_s = time.monotonic() + READ_S
+    deadline_s = time.monotonic() + _READ_S
     with closing(cluster.follow(starts)) as follower:
         while silent and time.monotonic() < deadline_s and not follower.problems:
             silent -= {fetched.partition for fetched in follower.poll(100, 0.5)}
@@ -244,12 +244,12 @@ def _reads(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInf
     yield from _wrong("reading", problems)
     if silent and not problems:
         names = ", ".join(sorted(place.topic for place in silent))
-        yield Result(Level.WRONG, "reading", f"no answer within {READ_S:g} s: {names}")
+        yield Result(Level.WRONG, "reading", f"no answer within {_READ_S:g} s: {names}")
     elif not problems:
         yield Result(Level.OK, "reading", f"all {len(places)} topics can be read as {config.log_reader_group_id}")
 
 
-def _clock(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _clock(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Compare the clocks: the broker sets the timestamps of progress."""
     progress = found[config.topics.progress]
     newest_ms = cluster.newest_timestamp_ms([TopicPartition(progress.name, n) for n in range(progress.partitions)])
@@ -264,7 +264,7 @@ def _clock(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInf
         yield Result(Level.OK, "clock", text)
 
 
-def _memory(config: Config, _: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+def _memory(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     tasks = found[config.topics.progress].partitions
     bound = bound_of(config, config.task_settings(), topic_plan.largest_batch_bytes(found[config.topics.labels]))
     needed, (limit, who) = bound.total(tasks), memory_limit_bytes()
@@ -282,7 +282,7 @@ def _consumer(try_consumer: Callable[[], None]) -> Iterator[Result]:
         yield Result(Level.OK, "consumer", "the client knows all settings of consumers")
 
 
-def _identity(config: Config, cluster: CheckedCluster, try_transaction: Callable[[], None]) -> Iterator[Result]:
+def _identity(config: Config, cluster: _CheckedCluster, try_transaction: Callable[[], None]) -> Iterator[Result]:
     """Try the transactional id, unless that could fence a running worker."""
     try:
         members = len(cluster.members(config.group_id))

@@ -11,13 +11,13 @@ from stream_app.errors import ArebaError, ConfigurationError
 from stream_app.log_lines import JsonFormatter
 from stream_app.terminal import LogFormatter, say
 
-LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-EXTRAS = {"prometheus_client": "worker"}
+_EXTRAS = {"prometheus_client": "worker"}
 """The extra of the installation that brings a package which only some commands need."""
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def configure_logging() -> None:
@@ -26,13 +26,13 @@ def configure_logging() -> None:
     Raises:
         ConfigurationError: The variable does not name a level.
     """
-    level = os.environ.get(LOG_LEVEL_VARIABLE, "INFO").upper()
-    if level not in LOG_LEVELS:
+    level = os.environ.get(_LOG_LEVEL_VARIABLE, "INFO").upper()
+    if level not in _LOG_LEVELS:
         raise ConfigurationError(
-            f"{LOG_LEVEL_VARIABLE}: there is no level {level!r}; the levels are {', '.join(LOG_LEVELS)}"
+            f"{_LOG_LEVEL_VARIABLE}: there is no level {level!r}; the levels are {', '.join(_LOG_LEVELS)}"
         )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter(LOG_FORMAT))
+    handler.setFormatter(LogFormatter(_LOG_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
 
 
@@ -59,9 +59,9 @@ def run_command(command: click.Command) -> None:
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        if package not in _EXTRAS:
             raise
-        say(f"areba: this needs the package {package}: pip install 'areba[{EXTRAS[package]}]'", err=True)
+        say(f"areba: this needs the package {package}: pip install 'areba[{_EXTRAS[package]}]'", err=True)
         sys.exit(ConfigurationError.exit_code)
     except OSError as error:
         logging.getLogger("areba").debug("traceback of the error:", exc_info=True)

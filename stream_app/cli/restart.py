@@ -20,28 +20,28 @@ RESTART_WINDOW_S = 3600.0
 BACK_OFF_WINDOW_S = 300.0
 """Each restart within this time of earlier ones doubles the pause before the next."""
 
-LONGEST_PAUSE_S = 60.0
+_LONGEST_PAUSE_S = 60.0
 """Longest pause: a worker must not be away for longer after the brokers have come back."""
 
-OUTAGES_KEPT = 10
+_OUTAGES_KEPT = 10
 """Restarts by outages that are remembered; this many within `BACK_OFF_WINDOW_S` reach the longest pause."""
 
-STOP_CHECK_S = 0.1
+_STOP_CHECK_S = 0.1
 """Time between two checks whether to stop, during a pause."""
 
 
-class Restarts(NamedTuple):
+class ProcessRestarts(NamedTuple):
     """The times at which this process restarted itself, in seconds since 1970: by errors, and by outages of brokers."""
 
     by_errors: tuple[float, ...] = ()
     by_outages: tuple[float, ...] = ()
 
-    def recent(self, now: float) -> "Restarts":
-        """Return the restarts of the last hour; of those by outages, the newest `OUTAGES_KEPT`."""
+    def recent(self, now: float) -> "ProcessRestarts":
+        """Return the restarts of the last hour; of those by outages, the newest `_OUTAGES_KEPT`."""
         errors, outages = (tuple(at for at in times if now - at < RESTART_WINDOW_S) for times in self)
-        return Restarts(errors, outages[-OUTAGES_KEPT:])
+        return ProcessRestarts(errors, outages[-_OUTAGES_KEPT:])
 
-    def and_now(self, now: float, error: RestartNeededError) -> "Restarts":
+    def and_now(self, now: float, error: RestartNeededError) -> "ProcessRestarts":
         """Return these restarts and the restart that this error causes now."""
         if isinstance(error, OutageError):
             return self._replace(by_outages=(*self.by_outages, now))
@@ -50,15 +50,15 @@ class Restarts(NamedTuple):
     def pause_s(self, now: float) -> float:
         """Return the pause before the next restart: 0 s, then 1 s, 2 s, 4 s, ... while restarts follow one another."""
         close = sum(now - at < BACK_OFF_WINDOW_S for times in self for at in times)
-        return min(LONGEST_PAUSE_S, 2.0 ** (close - 1)) if close else 0.0
+        return min(_LONGEST_PAUSE_S, 2.0 ** (close - 1)) if close else 0.0
 
 
-NO_RESTARTS = Restarts()
+NO_RESTARTS = ProcessRestarts()
 
 
 def restart_process(
     arguments: Sequence[str],
-    restarts: Restarts,
+    restarts: ProcessRestarts,
     max_restarts: int,
     should_stop: Callable[[], bool],
     error: RestartNeededError,
@@ -86,7 +86,7 @@ def restart_process(
     while time.monotonic() < end:
         if should_stop():
             raise error
-        time.sleep(STOP_CHECK_S)
+        time.sleep(_STOP_CHECK_S)
     command = [sys.executable, "-m", "stream_app.cli", "run", "-c", *arguments]
     command += [f"--restarted-at={moment:.0f}" for moment in recent.by_errors]
     command += [f"--outage-at={moment:.0f}" for moment in recent.by_outages]

@@ -15,7 +15,7 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.checks import RETRY_S, wait_for_schemas, wait_for_topics
 from stream_app.cli.clients import open_cluster
 from stream_app.cli.machine_memory import memory_limit_bytes
-from stream_app.cli.restart import NO_RESTARTS, Restarts
+from stream_app.cli.restart import NO_RESTARTS, ProcessRestarts
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.config.memory_bound import MemoryBound, bound_of
@@ -29,7 +29,7 @@ from stream_app.worker.reports.figures import Figures
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
-TAKEOVER_TIMEOUT_S = 10.0
+_TAKEOVER_TIMEOUT_S = 10.0
 """Longest wait for ending a hanging transaction of another transactional id.
 
 It is tried again later; the tasks of this worker wait meanwhile.
@@ -40,7 +40,7 @@ def run_worker(
     config: Config,
     should_stop: Callable[[], bool],
     *,
-    restarts: Restarts = NO_RESTARTS,
+    restarts: ProcessRestarts = NO_RESTARTS,
     was_fenced: bool = False,
     adopts: bool = False,
 ) -> None:
@@ -62,7 +62,7 @@ def run_worker(
         _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced, adopts=adopts)
 
 
-def report_restarts(restarts: Restarts, figures: Figures, *, was_fenced: bool) -> None:
+def report_restarts(restarts: ProcessRestarts, figures: Figures, *, was_fenced: bool) -> None:
     """Report how often this process restarted itself within the last hour, and whether it was fenced last."""
     recent = restarts.recent(time.time())
     for cause, times in (("error", recent.by_errors), ("outage", recent.by_outages)):
@@ -119,7 +119,7 @@ def _run_observed(
     transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
 
     def open_transaction(transactional_id: str) -> KafkaTransaction:
-        return KafkaTransaction(servers, transactional_id, producer, outages, TAKEOVER_TIMEOUT_S)
+        return KafkaTransaction(servers, transactional_id, producer, outages, _TAKEOVER_TIMEOUT_S)
 
     ports = Ports(
         source,

@@ -36,10 +36,10 @@ LOG = logging.getLogger("areba")
 LOCK_REPORT_S = 1.0
 """A longer wait for the lock is logged."""
 
-LOCK_TIMEOUT_S = 300.0
+_LOCK_TIMEOUT_S = 300.0
 """Longest wait for the lock: compiling takes some 60 s on a slow core, and several workers may take turns."""
 
-COMPILE_STEP_LIMIT_S = 600.0
+_COMPILE_STEP_LIMIT_S = 600.0
 """Time for one function before a supervisor may end the process.
 
 The largest function takes 14 s on a busy core. What was compiled is lost with the process, so a process that is killed
@@ -47,7 +47,7 @@ too early would start again from the beginning forever.
 """
 
 
-REHEARSED = (4, 4, 40)
+_REHEARSED = (4, 4, 40)
 """Records of each stream in the batches of a rehearsal; for the last one, the tables of the join have to grow."""
 
 
@@ -67,7 +67,7 @@ def warm_up(
     observer = observer or Observer(SystemClock())
     start = time.monotonic()
     try:
-        with observer.step("loading compiled code", COMPILE_STEP_LIMIT_S), refusing_to_compile():
+        with observer.step("loading compiled code", _COMPILE_STEP_LIMIT_S), refusing_to_compile():
             _rehearse(settings)
     except NotCompiledError as missing:
         with cache_lock(should_stop) as is_held:
@@ -75,7 +75,7 @@ def warm_up(
                 return
             log_lines.COMPILED_CODE_MISSING.log(LOG, function=missing)
             with (
-                observer.step("compiling", COMPILE_STEP_LIMIT_S),
+                observer.step("compiling", _COMPILE_STEP_LIMIT_S),
                 reporting_compiled(lambda: observer.emit(StepProgressed())),
             ):
                 _rehearse(settings)
@@ -135,7 +135,7 @@ def _rehearse(settings: TaskSettings) -> None:
     feature_counts = {
         name: (settings.streams[name].features if name in settings.streams else None) or 2 for name in names
     }
-    for count in REHEARSED:
+    for count in _REHEARSED:
         examples, labels = _rehearsal_records(feature_counts, count)
         cut(examples.timestamps, labels.timestamps, examples_at_end=True, labels_at_end=True, limit=1)
         batch = task.open(examples, labels)
@@ -150,7 +150,7 @@ def _rehearse(settings: TaskSettings) -> None:
 
 def _rehearse_changes(task: "Task", settings: TaskSettings, feature_counts: dict[str, int]) -> None:
     """Let another learner begin while an example of each stream is pending, and erase that example."""
-    number = max(REHEARSED)
+    number = max(_REHEARSED)
     pending = [Example(name, f"{number}-{name}"[:64], [0.5] * features) for name, features in feature_counts.items()]
     task.step(_raw(pending), _raw([]))
     task.apply_settings(
@@ -186,7 +186,7 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
     """Wait for the file lock; return False when asked to stop.
 
     Raises:
-        ConfigurationError: Another process held the lock for `LOCK_TIMEOUT_S`.
+        ConfigurationError: Another process held the lock for `_LOCK_TIMEOUT_S`.
     """
     begin = time.monotonic()
     is_reported = False
@@ -195,12 +195,12 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             waited_s = time.monotonic() - begin
-            if waited_s > LOCK_TIMEOUT_S:
+            if waited_s > _LOCK_TIMEOUT_S:
                 raise ConfigurationError(
                     f"another process has held {lock} for {waited_s:.0f} s; end it, or set AREBA_CACHE_DIR"
                 ) from None
             if waited_s > LOCK_REPORT_S and not is_reported:
-                log_lines.COMPILED_CODE_AWAITED.log(LOG, lock=lock, timeout_s=LOCK_TIMEOUT_S)
+                log_lines.COMPILED_CODE_AWAITED.log(LOG, lock=lock, timeout_s=_LOCK_TIMEOUT_S)
                 is_reported = True
             time.sleep(0.1)
         else:

@@ -14,7 +14,7 @@ from stream_app.dashboard.model import (
 )
 from stream_app.dashboard.series import Series, gaps
 from stream_app.monitor.colours import LearnerColours
-from stream_app.monitor.figures import Figures, StreamFigures
+from stream_app.monitor.figures import LiveFigures, StreamFigures
 
 
 def reading(application: str, share: float) -> str:
@@ -22,7 +22,7 @@ def reading(application: str, share: float) -> str:
     return _json({"application": application, "reading": share})
 
 
-def overview(application: str, model: DashboardModel, figures: Figures, wall_ms: int) -> str:
+def overview(application: str, model: DashboardModel, figures: LiveFigures, wall_ms: int) -> str:
     """Return what the page shows of all streams."""
     return _json(
         {

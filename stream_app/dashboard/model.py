@@ -33,7 +33,7 @@ STREAM_COLUMNS = ("time_ms", "positive_size", "delay_ms_p50", "delay_ms_p90", "d
 WORK_COLUMNS = ("time_ms", "labelled_per_s", "lag_s", "pending")
 
 
-class Mark(NamedTuple):
+class ChangeMark(NamedTuple):
     """A change that a learner flagged: it recognises a class worse than before.
 
     Attributes:
@@ -77,7 +77,7 @@ class _StreamHistory:
     learners: dict[str, Series] = field(default_factory=dict)
     course: Series = field(default_factory=lambda: Series(len(STREAM_COLUMNS), MAX_POINTS))
     work: Series = field(default_factory=lambda: Series(len(WORK_COLUMNS), MAX_POINTS))
-    marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
+    marks: deque[ChangeMark] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
     drifts: list[Drift] = field(default_factory=list)
     reached: tuple[int, int] | None = None
     reasons: Counter[str] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ class DashboardModel(Model):
             )
         if metric.changes > history.changes.get(metric.learner, metric.changes):
             history.marks.append(
-                Mark(metric.learner, time_ms, metric.changes, metric.change_flagged, metric.gmean_before)
+                ChangeMark(metric.learner, time_ms, metric.changes, metric.change_flagged, metric.gmean_before)
             )
         history.changes[metric.learner] = metric.changes
 

@@ -23,7 +23,7 @@ from numba.core import types
 from numba.np import numpy_support
 
 
-class Column(NamedTuple):
+class BlockColumn(NamedTuple):
     """A column of a block.
 
     Attributes:
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
     address_field: int
     rows_field: int | None
-    columns: tuple[Column, ...]
+    columns: tuple[BlockColumn, ...]
 
     def rows(self, descriptor: Sequence[int]) -> int:
         """Return the number of rows."""
@@ -82,7 +82,7 @@ class Block(NamedTuple):
             yield column.name, array
             start = end
 
-    def _dimensions(self, column: Column) -> int:
+    def _dimensions(self, column: BlockColumn) -> int:
         return 1 if self.rows_field is None or (column.elements == 1 and column.elements_field is None) else 2
 
     def instructions(
@@ -107,7 +107,7 @@ class Block(NamedTuple):
             yield column.name, array_type(numpy_support.from_dtype(np.dtype(column.dtype)), self._dimensions(column))
 
 
-def _elements(column: Column, descriptor: Sequence[int]) -> int:
+def _elements(column: BlockColumn, descriptor: Sequence[int]) -> int:
     return column.elements if column.elements_field is None else descriptor[column.elements_field]
 
 

@@ -35,7 +35,7 @@ Table = TypeVar("Table", bound=tuple[Any, ...])
 """A named tuple of arrays, numbers and tables."""
 
 
-class Mark(Enum):
+class ArrayMark(Enum):
     """What is special about an array of a table, as metadata of its annotation."""
 
     SHARED = "carries nothing from one operation to the next, so that all owners share it"
@@ -46,7 +46,7 @@ class _Entry(NamedTuple):
     """What the annotation of a field says: `int`, `float`, `bool`, a table, or the dtype of an array; and its mark."""
 
     kind: Any
-    mark: Mark | None
+    mark: ArrayMark | None
 
     @property
     def is_table(self) -> bool:
@@ -164,13 +164,13 @@ SharedBuffers: TypeAlias = dict[tuple[str, tuple[int, ...], str], NDArray[Any]]
 
 def with_shared_buffers(table: Table, buffers: SharedBuffers) -> Table:
     """Return a table whose shared arrays are those of `buffers`; add those that are missing there."""
-    shared = {path: array for path, array, mark in _arrays(table) if mark is Mark.SHARED}
+    shared = {path: array for path, array, mark in _arrays(table) if mark is ArrayMark.SHARED}
     common = {path: buffers.setdefault((path, array.shape, array.dtype.str), array) for path, array in shared.items()}
     rebuilt: Table = _rebuilt(table, common)
     return rebuilt
 
 
-def _arrays(table: Any, prefix: str = "") -> Iterator[tuple[str, NDArray[Any], Mark | None]]:  # noqa: ANN401  (any table)
+def _arrays(table: Any, prefix: str = "") -> Iterator[tuple[str, NDArray[Any], ArrayMark | None]]:  # noqa: ANN401  (any table)
     """Yield the path of each array of a table, such as `queues.ids`, the array and its mark."""
     kind: Any = type(table)
     entries = _entries(kind)
@@ -230,7 +230,9 @@ class _PackedBlock(NamedTuple):
 
 def pack(table: Any) -> _PackedBlock:  # noqa: ANN401  (any table)
     """Copy the arrays of a table, but the shared ones, into one block, to copy and prefetch it as a whole."""
-    arrays = {path: (array, mark is Mark.SELDOM) for path, array, mark in _arrays(table) if mark is not Mark.SHARED}
+    arrays = {
+        path: (array, mark is ArrayMark.SELDOM) for path, array, mark in _arrays(table) if mark is not ArrayMark.SHARED
+    }
     spans: dict[str, Span] = {}
     size, frequent_bytes = 0, 0
     for path, (array, is_seldom) in sorted(arrays.items(), key=lambda item: (item[1][1], item[1][0].nbytes)):

@@ -111,11 +111,11 @@ def remember_id(
     state.table_references[place] = closed_reference(number)
     state.counters[Counter.CLOSED_NEXT] = number + 1
     if number + 1 - state.counters[Counter.CLOSED_FIRST] > state.settings[Setting.MAX_CLOSED]:
-        forget_oldest_id(state)
+        _forget_oldest_id(state)
 
 
 @inlined_without_refcounts
-def forget_oldest_id(state: JoinArrays) -> None:
+def _forget_oldest_id(state: JoinArrays) -> None:
     """Forget the closed id with the smallest number."""
     number = state.counters[Counter.CLOSED_FIRST]
     id_hash = state.closed_hashes[closed_row(state, number)]
@@ -131,4 +131,4 @@ def forget_expired_ids(state: JoinArrays) -> None:
         state.counters[Counter.CLOSED_FIRST] < state.counters[Counter.CLOSED_NEXT]
         and state.closed_times[closed_row(state, state.counters[Counter.CLOSED_FIRST])] < limit
     ):
-        forget_oldest_id(state)
+        _forget_oldest_id(state)

@@ -58,7 +58,7 @@ def correct_waiting_label(
     known = state.labels[slot]
     state.labels[slot] = batch.labels[row]
     state.revisions[slot] = batch.revisions[row]
-    end_correction(state, batch, out, row, position, known)
+    _end_correction(state, batch, out, row, position, known)
 
 
 @inlined_without_refcounts
@@ -74,12 +74,12 @@ def correct_joined_example(
     if known != batch.labels[row]:
         time, offset = batch.label_times[row], batch.label_offsets[row]
         slot = np.int64(take_slot(state, batch.label_ids, row, state.closed_hashes[closed], time, offset))
-    amend_closed_id(state, batch, out, row, position, number, slot)
-    end_correction(state, batch, out, row, position, known)
+    _amend_closed_id(state, batch, out, row, position, number, slot)
+    _end_correction(state, batch, out, row, position, known)
 
 
 @inlined_without_refcounts
-def amend_closed_id(
+def _amend_closed_id(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, number: Number, slot: Number
 ) -> None:
     """Change a closed id and add its amendment, which names the outcome that the caller adds next."""
@@ -108,7 +108,7 @@ def amend_closed_id(
 
 
 @inlined_without_refcounts
-def end_correction(
+def _end_correction(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, known: np.int8
 ) -> None:
     """Add the outcome of a record with a higher revision: `correction`, or `duplicate` if the class is the same."""

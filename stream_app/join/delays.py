@@ -29,7 +29,7 @@ def bucket_of(delay_ms: Number) -> Number:
 
 
 @inlined_without_refcounts
-def bucket_middle(bucket: Number) -> Number:
+def _bucket_middle(bucket: Number) -> Number:
     """Return the delay in the middle of a bucket, in milliseconds."""
     if bucket < EXACT_DELAYS_MS:
         return bucket
@@ -54,5 +54,5 @@ def quantile(delays: Longs, total: Number, share: float) -> Number:
     for bucket in range(len(delays)):
         seen += delays[bucket]
         if seen >= wanted and seen > 0:
-            return bucket_middle(bucket)
+            return _bucket_middle(bucket)
     return NO_LONG

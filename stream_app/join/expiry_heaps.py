@@ -19,7 +19,7 @@ def is_before(state: JoinArrays, left: Number, right: Number) -> bool:
 
 
 @inlined_without_refcounts
-def sift_up(state: JoinArrays, heap: Integers, place: Number) -> Number:
+def _sift_up(state: JoinArrays, heap: Integers, place: Number) -> Number:
     """Move the slot at a place towards the root until its parent expires before it; return its new place."""
     slot = heap[place]
     while place > 0:
@@ -35,7 +35,7 @@ def sift_up(state: JoinArrays, heap: Integers, place: Number) -> Number:
 
 
 @inlined_without_refcounts
-def sift_down(state: JoinArrays, heap: Integers, place: Number, length: Number) -> None:
+def _sift_down(state: JoinArrays, heap: Integers, place: Number, length: Number) -> None:
     """Move the slot at a place away from the root until it expires before both of its children."""
     slot = heap[place]
     while True:
@@ -59,7 +59,7 @@ def push_slot(state: JoinArrays, heap: Integers, counter: Number, slot: Number) 
     length = state.counters[counter]
     heap[length] = slot
     state.counters[counter] = length + 1
-    sift_up(state, heap, length)
+    _sift_up(state, heap, length)
 
 
 @inlined_without_refcounts
@@ -70,5 +70,5 @@ def remove_slot(state: JoinArrays, heap: Integers, counter: Number, slot: Number
     place = state.heap_places[slot]
     if place != length:
         heap[place] = heap[length]
-        if sift_up(state, heap, place) == place:
-            sift_down(state, heap, place, length)
+        if _sift_up(state, heap, place) == place:
+            _sift_down(state, heap, place, length)

@@ -22,7 +22,7 @@ from stream_app.records import Floats, Longs, Words
 EMPTY_PLACE = -1
 """The reference of a place of the table that holds no id."""
 
-SipState: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+_SipState: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 _SIP = (
     np.uint64(0x736F6D6570736575),
@@ -57,24 +57,24 @@ def closed_row(state: JoinArrays, number: Number) -> Number:
 
 
 @inlined_without_refcounts
-def rotate_left(value: np.uint64, bits: int) -> np.uint64:
+def _rotate_left(value: np.uint64, bits: int) -> np.uint64:
     """Rotate 64 bits to the left."""
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
 @inlined_without_refcounts
-def sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> SipState:
+def _sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> _SipState:
     """Return the state of SipHash after one more round."""
     a += b
     c += d
-    b = rotate_left(b, 13) ^ a
-    d = rotate_left(d, 16) ^ c
-    a = rotate_left(a, 32)
+    b = _rotate_left(b, 13) ^ a
+    d = _rotate_left(d, 16) ^ c
+    a = _rotate_left(a, 32)
     c += b
     a += d
-    b = rotate_left(b, 17) ^ c
-    d = rotate_left(d, 21) ^ a
-    return a, b, rotate_left(c, 32), d
+    b = _rotate_left(b, 17) ^ c
+    d = _rotate_left(d, 21) ^ a
+    return a, b, _rotate_left(c, 32), d
 
 
 @inlined_without_refcounts
@@ -85,17 +85,17 @@ def hash_id(settings: Longs, ids: Words, row: Number) -> np.uint64:
     whole = np.int64(length) >> 3
     for word in range(1, whole + 1):
         d ^= ids[row, word]
-        a, b, c, d = sip_round(a, b, c, d)
+        a, b, c, d = _sip_round(a, b, c, d)
         a ^= ids[row, word]
     last = length << np.uint64(56)
     if np.int64(length) & 7:
         last |= ids[row, whole + 1]
     d ^= last
-    a, b, c, d = sip_round(a, b, c, d)
+    a, b, c, d = _sip_round(a, b, c, d)
     a ^= last
     c ^= np.uint64(0xFF)
     for _ in range(3):
-        a, b, c, d = sip_round(a, b, c, d)
+        a, b, c, d = _sip_round(a, b, c, d)
     return a ^ b ^ c ^ d
 
 
@@ -125,7 +125,7 @@ def fingerprint_of(features: Floats, start: Number, count: Number) -> np.uint64:
 
 
 @inlined_without_refcounts
-def same_id(left: Words, left_row: Number, right: Words, right_row: Number) -> bool:
+def _same_id(left: Words, left_row: Number, right: Words, right_row: Number) -> bool:
     """Say whether two packed ids are equal; words after the last byte of an id are not compared."""
     words = (np.int64(left[left_row, 0]) + 7) // 8
     for word in range(words + 1):  # noqa: SIM110  (compiled code has no generators)
@@ -143,9 +143,9 @@ def find_id(state: JoinArrays, value: np.uint64, ids: Words, row: Number) -> Num
         if state.table_hashes[place] == value:
             reference = state.table_references[place]
             if reference >= 0:
-                if same_id(ids, row, state.ids, reference):
+                if _same_id(ids, row, state.ids, reference):
                     return place
-            elif same_id(ids, row, state.closed_ids, closed_row(state, closed_number(reference))):
+            elif _same_id(ids, row, state.closed_ids, closed_row(state, closed_number(reference))):
                 return place
         place = (place + 1) & mask
     return place

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.columns import Block, Column, view_intrinsic
+from stream_app.jit.columns import Block, BlockColumn, view_intrinsic
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import COUNTERS, SETTINGS, Counter
@@ -112,52 +112,52 @@ BLOCKS = (
         JoinField.FIXED,
         None,
         (
-            Column("counters", np.int64, COUNTERS),
-            Column("settings", np.int64, SETTINGS),
-            Column("delays", np.int64, DELAY_BUCKETS),
+            BlockColumn("counters", np.int64, COUNTERS),
+            BlockColumn("settings", np.int64, SETTINGS),
+            BlockColumn("delays", np.int64, DELAY_BUCKETS),
         ),
     ),
     Block(
         JoinField.SLOT_BLOCK,
         JoinField.SLOTS,
         (
-            Column("ids", np.uint64, ID_WORDS),
-            Column("hashes", np.uint64),
-            Column("times", np.int64),
-            Column("arrivals", np.int64),
-            Column("offsets", np.int64),
-            Column("revisions", np.int64),
-            Column("fingerprints", np.uint64),
-            Column("champions", np.int32),
-            Column("free", np.int32),
-            Column("pending_heap", np.int32),
-            Column("waiting_heap", np.int32),
-            Column("heap_places", np.int32),
-            Column("features", np.float32, elements_field=JoinField.FEATURES),
-            Column("scores", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
-            Column("states", np.uint8),
-            Column("labels", np.int8),
-            Column("classes", np.int8, elements_field=JoinField.LEARNERS, transposed=True),
+            BlockColumn("ids", np.uint64, ID_WORDS),
+            BlockColumn("hashes", np.uint64),
+            BlockColumn("times", np.int64),
+            BlockColumn("arrivals", np.int64),
+            BlockColumn("offsets", np.int64),
+            BlockColumn("revisions", np.int64),
+            BlockColumn("fingerprints", np.uint64),
+            BlockColumn("champions", np.int32),
+            BlockColumn("free", np.int32),
+            BlockColumn("pending_heap", np.int32),
+            BlockColumn("waiting_heap", np.int32),
+            BlockColumn("heap_places", np.int32),
+            BlockColumn("features", np.float32, elements_field=JoinField.FEATURES),
+            BlockColumn("scores", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
+            BlockColumn("states", np.uint8),
+            BlockColumn("labels", np.int8),
+            BlockColumn("classes", np.int8, elements_field=JoinField.LEARNERS, transposed=True),
         ),
     ),
     Block(
         JoinField.RING_BLOCK,
         JoinField.RING,
         (
-            Column("closed_ids", np.uint64, ID_WORDS),
-            Column("closed_hashes", np.uint64),
-            Column("closed_fingerprints", np.uint64),
-            Column("closed_revisions", np.int64),
-            Column("closed_times", np.int64),
-            Column("closed_evaluations", np.int64, elements_field=JoinField.EVALUATIONS),
-            Column("closed_labels", np.int8),
-            Column("closed_outcomes", np.uint8),
+            BlockColumn("closed_ids", np.uint64, ID_WORDS),
+            BlockColumn("closed_hashes", np.uint64),
+            BlockColumn("closed_fingerprints", np.uint64),
+            BlockColumn("closed_revisions", np.int64),
+            BlockColumn("closed_times", np.int64),
+            BlockColumn("closed_evaluations", np.int64, elements_field=JoinField.EVALUATIONS),
+            BlockColumn("closed_labels", np.int8),
+            BlockColumn("closed_outcomes", np.uint8),
         ),
     ),
     Block(
         JoinField.TABLE_BLOCK,
         JoinField.TABLE,
-        (Column("table_hashes", np.uint64), Column("table_references", np.int64)),
+        (BlockColumn("table_hashes", np.uint64), BlockColumn("table_references", np.int64)),
     ),
 )
 """In the order of their address fields, which are 0, 1, 2 and 3."""

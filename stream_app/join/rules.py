@@ -6,9 +6,10 @@ For each record of a stream, in merge order (`apply_record`):
 2. `close_before`: what has expired (timestamp + TTL + clock lead < stream time) is closed, by timestamp, then by
    arrival: a pending example as `unlabelled`, a waiting label as the dead letter orphan-label.
 3. `forget_expired_ids`: closed ids older than their own TTL are forgotten.
-4. The record is applied. `apply_example`: the example is predicted, then one of `close_late_example`,
-   `join_with_waiting_label` and `wait_for_label`; or it repeats an earlier one, `repeat_example`. `apply_label`: one of
-   `wait_for_example`, `join_with_pending_example`, `repeat_label` and the corrections; or a dead letter.
+4. The record is applied. `apply_example`: the example is predicted, then one of `_close_late_example`,
+   `join_with_waiting_label` and `_wait_for_label`; or it repeats an earlier example, `_repeat_example`.
+   `apply_label`: one of `wait_for_example`, `_join_with_pending_example`, `repeat_label` and the corrections; or a
+   dead letter.
 
 With `join.corrections: correct`, a label with a higher revision than the label before is a correction. The class of a
 label that still waits changes in place (`correct_waiting_label`). The id of an example that was joined gets the other
@@ -121,7 +122,7 @@ def apply_example(
     reference = state.table_references[place]
     label_waits = reference >= 0 and state.states[reference] == SlotState.WAITING
     if reference != EMPTY_PLACE and not label_waits:
-        repeat_example(state, batch, out, row, position, reference, fingerprint)
+        _repeat_example(state, batch, out, row, position, reference, fingerprint)
         return
     slot = take_slot(state, batch.example_ids, row, id_hash, time, offset)
     state.fingerprints[slot] = fingerprint
@@ -137,17 +138,17 @@ def apply_example(
         release_label(state, out, reference)
     state.table_references[place] = slot
     if time < limit:
-        close_late_example(state, out, slot, place, position)
+        _close_late_example(state, out, slot, place, position)
         if label_waits:
             add_dead_letter(out, position, LATE_LABEL, reference, LATE_EXAMPLE, limit - time)
     elif label_waits:
         join_with_waiting_label(state, out, slot, reference, place, position)
     else:
-        wait_for_label(state, out, slot, position)
+        _wait_for_label(state, out, slot, position)
 
 
 @inlined_without_refcounts
-def close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, place: Number, position: Number) -> None:
+def _close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, place: Number, position: Number) -> None:
     """Close an example that had expired when it came: it was predicted, and is `unlabelled` at once."""
     state.counters[Counter.UNLABELLED] += 1
     outcome = add_outcome(out, position, UNLABELLED_KIND, slot, state.ids, slot)
@@ -167,11 +168,11 @@ def join_with_waiting_label(
     outcome["delay_ms"] = delay_ms
     outcome["example_offset"] = state.offsets[slot]
     outcome["label_offset"] = state.offsets[label_slot]
-    learn_example(state, out, slot, label, state.revisions[label_slot], delay_ms, position, place)
+    _learn_example(state, out, slot, label, state.revisions[label_slot], delay_ms, position, place)
 
 
 @inlined_without_refcounts
-def wait_for_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
+def _wait_for_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
     """Let an example wait for its label; the oldest examples are evicted if too many wait."""
     state.states[slot] = SlotState.PENDING
     push_slot(state, state.pending_heap, Counter.PENDING, slot)
@@ -180,7 +181,7 @@ def wait_for_label(state: JoinArrays, out: JoinOutput, slot: Number, position: N
 
 
 @inlined_without_refcounts
-def repeat_example(
+def _repeat_example(
     state: JoinArrays,
     batch: JoinInput,
     out: JoinOutput,
@@ -207,7 +208,7 @@ def repeat_example(
 
 
 @inlined_without_refcounts
-def learn_example(
+def _learn_example(
     state: JoinArrays,
     out: JoinOutput,
     slot: Number,
@@ -224,13 +225,13 @@ def learn_example(
     state.counters[Counter.POSITIVES] += label
     remember_id(state, slot, place, JOINED_KIND, np.int8(label), revision)
     if state.settings[Setting.CORRECTS] != 0:
-        remember_label_counts(state)
+        _remember_label_counts(state)
     if state.counters[Counter.LABELLED] % state.settings[Setting.EVERY_LABELS] == 0:
         add_report(state, out, position)
 
 
 @inlined_without_refcounts
-def remember_label_counts(state: JoinArrays) -> None:
+def _remember_label_counts(state: JoinArrays) -> None:
     """Keep with the newest closed id how many labels of each class have come, its own included."""
     evaluation = state.closed_evaluations[closed_row(state, state.counters[Counter.CLOSED_NEXT] - 1)]
     evaluation[Evaluation.NEGATIVES_THEN] = state.counters[Counter.LABELLED] - state.counters[Counter.POSITIVES]
@@ -267,8 +268,8 @@ def apply_label(
     elif reference < 0:
         closed = closed_row(state, closed_number(reference))
         if state.closed_outcomes[closed] != JOINED_KIND:
-            bury_late_label(state, out, position, closed)
-        elif is_correction(state, batch, row, closed):
+            _bury_late_label(state, out, position, closed)
+        elif _is_correction(state, batch, row, closed):
             correct_joined_example(state, batch, out, row, position, closed_number(reference))
         else:
             repeat_label(state, batch, out, row, position, state.closed_labels[closed])
@@ -278,11 +279,11 @@ def apply_label(
         else:
             repeat_label(state, batch, out, row, position, state.labels[reference])
     else:
-        join_with_pending_example(state, batch, out, row, position, reference, place)
+        _join_with_pending_example(state, batch, out, row, position, reference, place)
 
 
 @inlined_without_refcounts
-def bury_late_label(state: JoinArrays, out: JoinOutput, position: Number, closed: Number) -> None:
+def _bury_late_label(state: JoinArrays, out: JoinOutput, position: Number, closed: Number) -> None:
     """Make the label at a position a dead letter, since its example was closed without it; `closed` is its row."""
     kind = state.closed_outcomes[closed]
     cause = EXPIRED_EXAMPLE
@@ -295,7 +296,7 @@ def bury_late_label(state: JoinArrays, out: JoinOutput, position: Number, closed
 
 
 @inlined_without_refcounts
-def is_correction(state: JoinArrays, batch: JoinInput, row: Number, closed: Number) -> bool:
+def _is_correction(state: JoinArrays, batch: JoinInput, row: Number, closed: Number) -> bool:
     """Say whether a label corrects a joined example, which is in a row of the ring."""
     return bool(
         state.settings[Setting.CORRECTS] != 0
@@ -336,7 +337,7 @@ def wait_for_example(
 
 
 @inlined_without_refcounts
-def join_with_pending_example(
+def _join_with_pending_example(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, slot: Number, place: Number
 ) -> None:
     """Join a label with the example that waits for it."""
@@ -349,7 +350,7 @@ def join_with_pending_example(
     outcome["delay_ms"] = delay_ms
     outcome["example_offset"] = state.offsets[slot]
     outcome["label_offset"] = batch.label_offsets[row]
-    learn_example(state, out, slot, label, batch.revisions[row], delay_ms, position, place)
+    _learn_example(state, out, slot, label, batch.revisions[row], delay_ms, position, place)
 
 
 # Any record -----------------------------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ HASH_KEY_BYTES = 16
 NO_HASH_KEY = bytes(HASH_KEY_BYTES)
 """For streams whose ids no stranger can choose: in a study, a benchmark, a test."""
 
-FIRST_SLOTS = 16
+_FIRST_SLOTS = 16
 """Slots, and rows of the ring, that a stream gets with its first record; they double as needed."""
 
 
-class TableSizes(NamedTuple):
+class _TableSizes(NamedTuple):
     """What a join holds: pending examples, waiting labels and their bytes as dead letters, remembered closed ids."""
 
     pending: int
@@ -98,12 +98,12 @@ class StreamJoin:
         self._counters[Counter.CHAMPION] = index
 
     @property
-    def sizes(self) -> TableSizes:
+    def sizes(self) -> _TableSizes:
         """What it holds now."""
         counters = self._counters.tolist()
         closed = counters[Counter.CLOSED_NEXT] - counters[Counter.CLOSED_FIRST]
         waiting_bytes = counters[Counter.WAITING_BYTES]
-        return TableSizes(counters[Counter.PENDING], counters[Counter.WAITING], waiting_bytes, closed)
+        return _TableSizes(counters[Counter.PENDING], counters[Counter.WAITING], waiting_bytes, closed)
 
     def awaited_champions(self) -> Sequence[int]:
         """Return the numbers of the learners that predicted a pending example as the champion."""
@@ -130,16 +130,16 @@ class StreamJoin:
             self.descriptor[JoinField.SLOTS : JoinField.TABLE + 1].tolist(),
         )
         if counters[Counter.FREE] < rows:
-            wanted = max(FIRST_SLOTS, 2 * slots, slots + rows - counters[Counter.FREE])
+            wanted = max(_FIRST_SLOTS, 2 * slots, slots + rows - counters[Counter.FREE])
             self._change(JoinField.SLOT_BLOCK, JoinField.SLOTS, wanted, self._move_slots)
         remembered = counters[Counter.CLOSED_NEXT] - counters[Counter.CLOSED_FIRST]
         closed = min(remembered + counters[Counter.PENDING] + rows, int(self._settings[Setting.MAX_CLOSED]) + 1)
         if ring < closed:
-            self._change(JoinField.RING_BLOCK, JoinField.RING, max(FIRST_SLOTS, 2 * ring, closed), self._move_ring)
+            self._change(JoinField.RING_BLOCK, JoinField.RING, max(_FIRST_SLOTS, 2 * ring, closed), self._move_ring)
         used = counters[Counter.TABLE_USED] + rows
         if table < 2 * used:
             self._change(
-                JoinField.TABLE_BLOCK, JoinField.TABLE, max(4 * FIRST_SLOTS, _power_of_two(2 * used)), self._move_table
+                JoinField.TABLE_BLOCK, JoinField.TABLE, max(4 * _FIRST_SLOTS, _power_of_two(2 * used)), self._move_table
             )
 
     def reserve(self, rows: int, closed: int) -> None:

@@ -16,8 +16,8 @@ from stream_app.learners.method_state import (
     LEARNER_FIELDS,
     NEGATIVE,
     POSITIVE,
-    Learner,
     LearnerFields,
+    LearnerView,
     MethodTables,
     learner_of,
     source_of,
@@ -75,7 +75,7 @@ def _prefetch_state(learner: int, part: int, parts: int) -> None:
 
 
 @inlined
-def _learn(learner: Learner, slot: int, label: int) -> int:
+def _learn(learner: LearnerView, slot: int, label: int) -> int:
     """Learn a labelled example; return how many steps the networks took."""
     state = learner.state
     taken: int = ZERO
@@ -90,7 +90,7 @@ def _learn(learner: Learner, slot: int, label: int) -> int:
 
 
 @inlined
-def _vote(learner: Learner) -> tuple[np.float32, int]:
+def _vote(learner: LearnerView) -> tuple[np.float32, int]:
     """Return the mean of the voters' P(class 1), and the class of most voters; on a tie, the first voter's."""
     scores, voters = learner.state.scores, learner.state.voters
     first = 1 if scores[0] > _HALF else 0
@@ -106,7 +106,7 @@ def _vote(learner: Learner) -> tuple[np.float32, int]:
 
 
 @inlined
-def _report(learner: Learner, updates: int, reports: Pointer, at: int) -> None:
+def _report(learner: LearnerView, updates: int, reports: Pointer, at: int) -> None:
     """Fill a row of `api.REPORT_COLUMNS` that begins at `reports[at]` and is zero before."""
     state, queues = learner.state, learner.queues
     reports[at] = updates
@@ -180,7 +180,7 @@ def run(learner: int, buffers: int, operations: int) -> None:
 
 
 @inlined
-def _learner_at(learner: int, buffers: int) -> Learner:
+def _learner_at(learner: int, buffers: int) -> LearnerView:
     return learner_of(longs_at(learner), buffers_of(longs_at(buffers)))
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, MethodTables, Queues
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, MethodTables, Queues
 from stream_app.learners.scaler import scale
 from stream_app.records import ID_WORDS, Longs
 
@@ -35,30 +35,30 @@ class StatePart(NamedTuple):
 
 
 @compiled
-def _scale_slot(learner: Learner, slot: int) -> int:
+def _scale_slot(learner: LearnerView, slot: int) -> int:
     """Scale the example of a slot, which is to be predicted."""
     return scale(learner.inputs, slot)
 
 
 @compiled
-def _review_nothing(_learner: Learner, _slot: int) -> bool:
+def _review_nothing(_learner: LearnerView, _slot: int) -> bool:
     """Learn without predicting the example again."""
     return False
 
 
 @compiled
-def _take_one_step(_learner: Learner) -> int:
+def _take_one_step(_learner: LearnerView) -> int:
     """Take no further step on a label."""
     return 0
 
 
 @compiled
-def _correct_nothing(_learner: Learner, _slot: int, _label: int) -> None:
+def _correct_nothing(_learner: LearnerView, _slot: int, _label: int) -> None:
     """Keep no example whose class could be corrected."""
 
 
 class Functions(NamedTuple):
-    """The compiled functions of a method. They take a `Learner` first, most of them then a slot.
+    """The compiled functions of a method. They take a `LearnerView` first, most of them then a slot.
 
     Attributes:
         admit: Takes the example of a slot with its label in; returns how many examples the next step has.

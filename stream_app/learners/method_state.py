@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled, inlined
 from stream_app.jit.memory import Pointer, offset_pointer
-from stream_app.jit.tables import Mark, field_count, new_table, view_of
+from stream_app.jit.tables import ArrayMark, field_count, new_table, view_of
 from stream_app.learners.networks.dense_networks import DenseNetworks, padded
-from stream_app.learners.scaler import Inputs, OperationBuffers, Scaler, inputs_of
+from stream_app.learners.scaler import OperationBuffers, ScaledInputs, Scaler, inputs_of
 from stream_app.records import ID_WORDS, Floats, Longs, Words
 
 NEGATIVE, POSITIVE = 0, 1
@@ -44,12 +44,12 @@ class MethodState(NamedTuple):
     voters: int
     theta: float
     sizes: NDArray[np.float64]
-    starts: Annotated[Longs, Mark.SHARED]
-    targets: Annotated[Floats, Mark.SHARED]
+    starts: Annotated[Longs, ArrayMark.SHARED]
+    targets: Annotated[Floats, ArrayMark.SHARED]
     weight: Floats
     steps: Longs
-    scores: Annotated[Floats, Mark.SHARED]
-    batch: Annotated[Floats, Mark.SHARED]
+    scores: Annotated[Floats, ArrayMark.SHARED]
+    batch: Annotated[Floats, ArrayMark.SHARED]
 
 
 class Queues(NamedTuple):
@@ -77,9 +77,9 @@ class Queues(NamedTuple):
     lengths: Longs
     firsts: Longs
     examples: Floats
-    ids: Annotated[Words, Mark.SELDOM]
+    ids: Annotated[Words, ArrayMark.SELDOM]
     classes: Floats
-    arrivals: Annotated[Longs, Mark.SELDOM]
+    arrivals: Annotated[Longs, ArrayMark.SELDOM]
 
 
 def new_queues(features: int, queues: int, rows: int, capacity: int, *, dated: bool = False) -> Queues:
@@ -191,10 +191,10 @@ LEARNER_FIELDS = field_count(LearnerFields)
 _fields_of = view_of(LearnerFields)
 
 
-class Learner(NamedTuple):
+class LearnerView(NamedTuple):
     """A learner in compiled code, with the examples of a call; `own` points to the fields of the method's own state."""
 
-    inputs: Inputs
+    inputs: ScaledInputs
     networks: DenseNetworks
     state: MethodState
     queues: Queues
@@ -203,10 +203,10 @@ class Learner(NamedTuple):
 
 
 @inlined
-def learner_of(descriptor: Pointer, buffers: OperationBuffers) -> Learner:
+def learner_of(descriptor: Pointer, buffers: OperationBuffers) -> LearnerView:
     """Return the learner of a descriptor; its owner must hold all arrays while it is in use."""
     fields = _fields_of(descriptor)
-    return Learner(
+    return LearnerView(
         inputs_of(fields.scaler, buffers),
         fields.networks,
         fields.state,

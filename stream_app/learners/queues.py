@@ -4,8 +4,8 @@ import numpy as np
 
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
-from stream_app.learners.method_state import Learner, Queues
-from stream_app.learners.scaler import Inputs, enter
+from stream_app.learners.method_state import LearnerView, Queues
+from stream_app.learners.scaler import ScaledInputs, enter
 from stream_app.records import ID_WORDS
 
 
@@ -41,7 +41,7 @@ def _copy_row(queues: Queues, source: int, to: int) -> None:
 
 
 @compiled
-def age_of(queues: Queues, inputs: Inputs, slot: int, queue: int) -> int:
+def age_of(queues: Queues, inputs: ScaledInputs, slot: int, queue: int) -> int:
     """Find the newest example of a queue that has the id of a slot; return how many are older; -1: none has the id."""
     for age in range(queues.lengths[queue] - 1, -1, -1):
         row, same = row_of_age(queues, queue, age), True
@@ -72,7 +72,9 @@ def move_to_class(queues: Queues, age: int, label: int) -> None:
 
 
 @compiled
-def append_from(queues: Queues, source: Pointer, at: int, inputs: Inputs, slot: int, label: int, queue: int) -> None:
+def append_from(
+    queues: Queues, source: Pointer, at: int, inputs: ScaledInputs, slot: int, label: int, queue: int
+) -> None:
     """Append the example at `source[at:]`, which has the id of a slot; a full queue loses its oldest example."""
     if queues.lengths[queue] == queues.capacities[queue]:
         drop_oldest(queues, queue)
@@ -88,7 +90,7 @@ def append_from(queues: Queues, source: Pointer, at: int, inputs: Inputs, slot: 
 
 
 @compiled
-def append(queues: Queues, inputs: Inputs, slot: int, label: int, queue: int) -> None:
+def append(queues: Queues, inputs: ScaledInputs, slot: int, label: int, queue: int) -> None:
     """Append the example of a slot, as it enters the network, to a queue."""
     append_from(queues, inputs.source, enter(inputs, slot), inputs, slot, label, queue)
 
@@ -102,7 +104,7 @@ def set_capacity(queues: Queues, queue: int, capacity: int) -> None:
 
 
 @compiled
-def gather(learner: Learner, queue: int, count: int) -> int:
+def gather(learner: LearnerView, queue: int, count: int) -> int:
     """Add a queue, oldest first, to the `count` examples of the next step; return how many examples it has then."""
     queues, state = learner.queues, learner.state
     for age in range(queues.lengths[queue]):
@@ -114,7 +116,7 @@ def gather(learner: Learner, queue: int, count: int) -> int:
 
 
 @compiled
-def gather_one(learner: Learner, slot: int, label: int) -> int:
+def gather_one(learner: LearnerView, slot: int, label: int) -> int:
     """Let the next step have the example of a slot only; return 1, the number of its examples."""
     learner.state.starts[0] = enter(learner.inputs, slot)
     learner.state.targets[0] = np.float32(label)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled, inlined
 from stream_app.jit.memory import Pointer
-from stream_app.jit.tables import Mark, new_table, view_of
+from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.moments import factor_of, new_moments, take_into_moments, within_limit
 from stream_app.learners.networks.activations import LARGEST
 from stream_app.records import Bytes, Floats, Integers, Longs, Words
@@ -66,11 +66,11 @@ class Scaler(NamedTuple):
     width: int
     moments: NDArray[np.float64]
     slots: Longs
-    seen: Annotated[Floats, Mark.SELDOM]
+    seen: Annotated[Floats, ArrayMark.SELDOM]
     tracks: bool
-    arrivals: Annotated[Longs, Mark.SELDOM]
+    arrivals: Annotated[Longs, ArrayMark.SELDOM]
     limited: Longs
-    row: Annotated[Floats, Mark.SHARED]
+    row: Annotated[Floats, ArrayMark.SHARED]
 
     @property
     def source(self) -> Floats:
@@ -94,7 +94,7 @@ def new_scaler(features: int, *, active: bool, tracks: bool) -> Scaler:
     )
 
 
-class Inputs(NamedTuple):
+class ScaledInputs(NamedTuple):
     """The examples of a call in compiled code, and the scaler through which they enter the networks.
 
     A network never reads `raw`, the features as they came; it reads an example from `source`, where `enter` says.
@@ -107,13 +107,13 @@ class Inputs(NamedTuple):
 
 
 @inlined
-def inputs_of(scaler: Scaler, buffers: OperationBuffers) -> Inputs:
+def inputs_of(scaler: Scaler, buffers: OperationBuffers) -> ScaledInputs:
     """Return the examples of a call with the scaler of a learner."""
-    return Inputs(scaler, buffers.features, buffers.ids, scaler.seen if scaler.active else scaler.row)
+    return ScaledInputs(scaler, buffers.features, buffers.ids, scaler.seen if scaler.active else scaler.row)
 
 
 @compiled
-def enter(inputs: Inputs, slot: int) -> int:
+def enter(inputs: ScaledInputs, slot: int) -> int:
     """Let the example of a slot, which was scaled before, enter the network; return where it begins in `source`."""
     width = inputs.scaler.width
     start = slot * width
@@ -125,7 +125,7 @@ def enter(inputs: Inputs, slot: int) -> int:
 
 
 @compiled
-def scale(inputs: Inputs, slot: int) -> int:
+def scale(inputs: ScaledInputs, slot: int) -> int:
     """Scale the example of a slot, which is to be predicted, by moments that include it; return what `enter` does."""
     scaler = inputs.scaler
     start, width = slot * scaler.width, scaler.width
@@ -144,7 +144,7 @@ def scale(inputs: Inputs, slot: int) -> int:
 
 
 @compiled
-def remember_arrival(inputs: Inputs, slot: int, predicted: int) -> None:
+def remember_arrival(inputs: ScaledInputs, slot: int, predicted: int) -> None:
     """Note that so many examples had been predicted before the example of a slot was."""
     inputs.scaler.slots[0] = max(inputs.scaler.slots[0], slot + 1)
     inputs.scaler.arrivals[slot] = predicted

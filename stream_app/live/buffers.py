@@ -11,7 +11,7 @@ from stream_app.backends.base import Fetched
 from stream_app.record_columns import RawRecords, concatenated, concatenated_headers
 from stream_app.records import Longs
 
-ROW_BYTES = 48
+_ROW_BYTES = 48
 """Memory of a waiting record, apart from its key and value: six columns."""
 
 HEADER_BYTES = 120
@@ -124,7 +124,7 @@ def _bytes(records: RawRecords) -> int:
     size = records.values.bytes + records.keys.bytes
     for headers in records.headers.values():
         size += sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in headers)
-    return size + ROW_BYTES * len(records)
+    return size + _ROW_BYTES * len(records)
 
 
 def concatenate(chunks: list[RawRecords]) -> RawRecords:

@@ -13,7 +13,7 @@ class CommitPoint(NamedTuple):
     digest: bytes
 
 
-NOTHING_COMMITTED = CommitPoint(-1, GENESIS)
+_NOTHING_COMMITTED = CommitPoint(-1, GENESIS)
 """The point of a task before its first record of progress."""
 
 
@@ -55,7 +55,7 @@ class Position:
 
     offsets: tuple[int, int]
     anchor: Anchor
-    point: CommitPoint = NOTHING_COMMITTED
+    point: CommitPoint = _NOTHING_COMMITTED
     has_changed: bool = False
     output_ends: dict[str, int] = field(default_factory=dict)
     marked: set[str] = field(default_factory=set)
@@ -74,4 +74,4 @@ class Position:
 
 def first_position(offsets: tuple[int, int]) -> Position:
     """Return the position of a task that has processed nothing, before these input offsets."""
-    return Position(offsets, Anchor(*NOTHING_COMMITTED, offsets, -1))
+    return Position(offsets, Anchor(*_NOTHING_COMMITTED, offsets, -1))

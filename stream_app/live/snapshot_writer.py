@@ -51,17 +51,17 @@ RETENTION_INTERVAL_S = 10.0
 """Least time between two such snapshots: records with old event times may be deleted as soon as they are processed. A
 busy task takes snapshots more often."""
 
-IDLE_INTERVAL_S = 60.0
+_IDLE_INTERVAL_S = 60.0
 """Least time between a snapshot and one of an idle task: a stream may have a record every few seconds."""
 
-PROGRESS_RECORD_BYTES = 500
+_PROGRESS_RECORD_BYTES = 500
 """Approximate size of a record of progress."""
 
-PURGES = 3
+_PURGES = 3
 """Snapshots that a purge takes: the second replaces the last snapshot that restores would still load, and the third
 writes the tombstones of what only that one lists."""
 
-SEND_BYTES_PER_S = 100e6
+_SEND_BYTES_PER_S = 100e6
 """Approximate throughput of a client and a broker on the same two cores: the cost of sending a snapshot."""
 
 
@@ -78,7 +78,7 @@ class SnapshotTimes(NamedTuple):
     idle_s: float
 
 
-class Log(NamedTuple):
+class PartitionRetention(NamedTuple):
     """What the broker says about a partition: its topic's retention, its first offset, and its end."""
 
     kept: Retention
@@ -86,7 +86,7 @@ class Log(NamedTuple):
     end: int
 
 
-Needs = list[NeededRecords | None]
+_Needs = list[NeededRecords | None]
 """What a restore reads of examples, labels and progress; None where it reads nothing."""
 
 
@@ -154,8 +154,8 @@ class SnapshotWriter:
         self.worked_s = 0.0
         self._has_worked = False
         self._worked_at_s = self._taken_at_s = -math.inf
-        self._unsaved: Needs = [None, None, None]  # since the newest snapshot was taken
-        self._unnamed_needs: Needs | None = None  # since the one before it, while the newest cannot be loaded
+        self._unsaved: _Needs = [None, None, None]  # since the newest snapshot was taken
+        self._unnamed_needs: _Needs | None = None  # since the one before it, while the newest cannot be loaded
         self._is_urgent = False
         self._purges = kept.purges
         self.has_purged = self._ends_purge = False
@@ -196,7 +196,7 @@ class SnapshotWriter:
 
     def purge(self) -> None:
         """Let as many snapshots follow one another as it takes until the changelog has nothing of older ones."""
-        self._purges = PURGES
+        self._purges = _PURGES
 
     def lose(self) -> None:
         """Forget all snapshots, because the changelog was deleted: the next one lists nothing of them, and is due."""
@@ -233,9 +233,9 @@ class SnapshotWriter:
             time_ms: The timestamp of the record; negative: unknown.
         """
         if self._unsaved[-1] is None:
-            self._unsaved[-1] = NeededRecords(offset, time_ms, now_s, 1, PROGRESS_RECORD_BYTES)
+            self._unsaved[-1] = NeededRecords(offset, time_ms, now_s, 1, _PROGRESS_RECORD_BYTES)
 
-    def look(self, logs: Sequence[Log], now: Now) -> float:
+    def look(self, logs: Sequence[PartitionRetention], now: Now) -> float:
         """Find out whether a snapshot is urgent: the broker deletes what a restore needs, or the task is idle.
 
         What was processed since the newest snapshot counts here, as a snapshot that is being written saves the rest.
@@ -250,7 +250,7 @@ class SnapshotWriter:
         """
         is_old = _used(self._unsaved, logs, now) >= RETENTION_SHARE and now.s >= self._taken_at_s + RETENTION_INTERVAL_S
         is_gone = _are_gone(self._unsaved, logs)
-        since_s = max(self._worked_at_s + self._times.idle_s, self._taken_at_s + IDLE_INTERVAL_S)
+        since_s = max(self._worked_at_s + self._times.idle_s, self._taken_at_s + _IDLE_INTERVAL_S)
         is_idle = now.s >= since_s
         self._is_urgent = (is_old or is_gone or is_idle) and now.s >= self._taken_at_s + COST_SHARE * self._cost_s
         needs = self._unnamed_needs or self._unsaved
@@ -292,9 +292,9 @@ class SnapshotWriter:
         self.worked_s, self._has_worked, self._is_urgent = 0.0, False, False
         self._taken_at_s = start_s
         self._unnamed_needs = self._unnamed_needs or self._unsaved
-        anchored = NeededRecords(anchor.progress_offset, -1, start_s, 1, PROGRESS_RECORD_BYTES)
+        anchored = NeededRecords(anchor.progress_offset, -1, start_s, 1, _PROGRESS_RECORD_BYTES)
         self._unsaved = [None, None, anchored]
-        self._cost_s = seconds() - start_s + (size + self._manifest_bytes) / SEND_BYTES_PER_S
+        self._cost_s = seconds() - start_s + (size + self._manifest_bytes) / _SEND_BYTES_PER_S
         if not queue:
             self._write_manifest(self._writing)
         return size
@@ -388,12 +388,12 @@ class SnapshotWriter:
         self._unnamed = True
 
 
-def _used(needs: Needs, logs: Sequence[Log], now: Now) -> float:
+def _used(needs: _Needs, logs: Sequence[PartitionRetention], now: Now) -> float:
     """Return the largest share of its retention that a needed record has used."""
     pairs = zip(needs, logs, strict=True)
     return max((need.used(log.kept, log.end, now) for need, log in pairs if need is not None), default=0.0)
 
 
-def _are_gone(needs: Needs, logs: Sequence[Log]) -> bool:
+def _are_gone(needs: _Needs, logs: Sequence[PartitionRetention]) -> bool:
     """Say whether a needed record was deleted."""
     return any(need is not None and 0 <= need.offset < log.start for need, log in zip(needs, logs, strict=True))

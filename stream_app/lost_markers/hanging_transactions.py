@@ -19,7 +19,7 @@ from stream_app.config import Config
 from stream_app.lost_markers.open_transactions import OpenTransactions
 from stream_app.lost_markers.sweeps import end_left, sweep, writers_of
 
-GONE_AFTER_S = 0.5
+_GONE_AFTER_S = 0.5
 """A transaction that is open for this long where a task is to be restored, and whose process has left the group, was
 left behind: the broker would abort it some 10 s later."""
 
@@ -38,7 +38,7 @@ class _Gone(NamedTuple):
     hangs: bool
 
 
-class Observer(Protocol):
+class _HangingObserver(Protocol):
     """Reports what hangs and what was ended."""
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
@@ -70,7 +70,7 @@ class HangingTransactions:
         clock: Clock,
         transaction: Transaction,
         open_transaction: Callable[[str], Transaction],
-        observer: Observer,
+        observer: _HangingObserver,
     ) -> None:
         self._config = config
         self._topics = config.topics
@@ -164,7 +164,7 @@ class HangingTransactions:
 
     def _ask_for_gone(self, new: Sequence[int]) -> None:
         """Ask which processes that have left the group wrote where new tasks wait, once in each assignment."""
-        places = [place for place in self._open.held(GONE_AFTER_S) if place.partition in new]
+        places = [place for place in self._open.held(_GONE_AFTER_S) if place.partition in new]
         places = [place for place in places if place.partition not in self._searched]
         if places:
             self._searched.update(place.partition for place in places)

@@ -9,7 +9,7 @@ from stream_app.backends.questions import Question
 LOOK_INTERVAL_S = 0.1
 """Interval at which open transactions are checked; a transaction of a busy worker ends with its round."""
 
-FIRST_LOOK_S = 0.01
+_FIRST_LOOK_S = 0.01
 """Time from the first check to the second: markers follow the end of a transaction within milliseconds."""
 
 HANGS_AFTER_S = 25.0
@@ -112,7 +112,7 @@ class OpenTransactions:
             if not self._waiting or now_s - self._asked_s < (interval_s if self._pause_s is None else self._pause_s):
                 return ()
             self._asked_s, places = now_s, self.places
-            self._pause_s = FIRST_LOOK_S if None in self._waiting.values() else None
+            self._pause_s = _FIRST_LOOK_S if None in self._waiting.values() else None
             self._question = Question(self._cluster, lambda cluster: cluster.ends(places))
         found = self._question.answer()
         if found is None:

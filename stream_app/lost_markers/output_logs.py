@@ -68,7 +68,7 @@ def windows_of(record: Commit | Act, topic_ids: Mapping[str, str]) -> Mapping[st
         StateError: The text of an act `repair` cannot be read.
     """
     if isinstance(record, Act):
-        written = {topic: (one.window, one.topic_id) for topic, one in republished(record).items()}
+        written = {topic: (one.window, one.topic_id) for topic, one in _republished(record).items()}
     else:
         written = {
             topic: (
@@ -88,7 +88,7 @@ def deleted_outputs(commit: Commit, topic_ids: Mapping[str, str]) -> Sequence[st
     return [topic for topic, now in topic_ids.items() if output_id(commit, topic) not in ("", now)]
 
 
-class Republished(NamedTuple):
+class _Republished(NamedTuple):
     """What an act `repair` published to one output topic: its window, the topic's id, and the commits' sequences."""
 
     window: Window
@@ -113,7 +113,7 @@ def repair_text(
     )
 
 
-def republished(act: Act) -> Mapping[str, Republished]:
+def _republished(act: Act) -> Mapping[str, _Republished]:
     """Return what an act `repair` published, by output topic.
 
     Raises:
@@ -124,7 +124,7 @@ def republished(act: Act) -> Mapping[str, Republished]:
     try:
         plain: Mapping[str, Any] = json.loads(act.text)
         return {
-            topic: Republished(
+            topic: _Republished(
                 Window(int(one["start"]), int(one["records"])),
                 str(one["topic_id"]),
                 frozenset(map(int, one["commits"])),
@@ -231,7 +231,7 @@ class OutputPartition:
         for record, window, stop in self._windows(records):
             readable = self._readable(window, stop)
             if readable and isinstance(record, Act):
-                outstanding -= republished(record)[self._topic].commits
+                outstanding -= _republished(record)[self._topic].commits
             elif readable < window.records and readable and record.sequence > adopted:
                 raise StateError(
                     f"{self._topic}: only {readable} of the {window.records} records of sequence {record.sequence}, "

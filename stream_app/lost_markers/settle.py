@@ -31,10 +31,10 @@ from stream_app.lost_markers.sweeps import SWEEP_KEY
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import ADOPT, IMPORT, REPAIR, RESET, SKIP, Act, Commit
 
-BY_OPERATORS = frozenset({RESET, IMPORT, SKIP})
+_BY_OPERATORS = frozenset({RESET, IMPORT, SKIP})
 """Acts that commands write, one at a time; they belong to no transaction of a worker."""
 
-MARK_OFFSETS = 2
+_MARK_OFFSETS = 2
 """Offsets of the record with which an owner announces itself, and of its abort marker."""
 
 
@@ -82,7 +82,7 @@ def find_attempts(rows: Iterable[tuple[bytes | None, bytes | None]], decode: "De
             records.clear()
             continue
         record = decode(value)
-        if isinstance(record, Act) and record.kind in BY_OPERATORS:
+        if isinstance(record, Act) and record.kind in _BY_OPERATORS:
             continue
         if records and record.sequence != records[-1].sequence + 1:
             records.clear()  # its transaction ended before its commit record was written
@@ -223,7 +223,7 @@ def _read_attempts(
 ) -> Generator[bool, None, list[_Attempt]]:
     last = readable[-1] if readable else None
     start = last.offset + 1 if last else 0
-    ordinary = MARK_OFFSETS + (MARKER_OFFSETS if last and isinstance(last.record, Commit) else 0)
+    ordinary = _MARK_OFFSETS + (MARKER_OFFSETS if last and isinstance(last.record, Commit) else 0)
     if end - start <= ordinary:
         return []
     rows: list[tuple[bytes | None, bytes | None]] = []

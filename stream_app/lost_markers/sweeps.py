@@ -30,7 +30,7 @@ SWEEP_KEY = b"sweep"
 TAIL_RECORDS = 1_000
 """The last offsets of progress that are searched for transactional ids: every hanging record is among them."""
 
-TAIL_POLLS = 500
+_TAIL_POLLS = 500
 """Polls of 10 ms for these records; a broker that is silent for longer is asked again at the next check."""
 
 
@@ -76,7 +76,7 @@ def writers_of(cluster: Cluster, progress: TopicPartition) -> Sequence[str]:
     found: dict[str, None] = {}
     with closing(cluster.reader(progress, committed=False)) as reader:
         reader.seek(max(cluster.watermarks(progress).low, stable - TAIL_RECORDS))
-        for _ in range(TAIL_POLLS):
+        for _ in range(_TAIL_POLLS):
             fetched = reader.poll(TAIL_RECORDS, 0.01)
             if fetched is None:
                 continue

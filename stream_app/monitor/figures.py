@@ -60,7 +60,7 @@ class StreamFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class LiveFigures:
     """Everything that is known at one moment.
 
     Attributes:
@@ -77,7 +77,7 @@ class Figures:
     skipped: int = 0
     problems: tuple[str, ...] = ()
 
-    def only(self, names: Collection[str]) -> "Figures":
+    def only(self, names: Collection[str]) -> "LiveFigures":
         """Return the figures of these streams, or of all streams if there are no names."""
         if not names:
             return self

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.monitor.figures import Figures, StreamFigures
+from stream_app.monitor.figures import LiveFigures, StreamFigures
 from stream_app.monitor.history import Curve
 from stream_app.records import Act, Commit, Metric, Outcome, OutcomeKind, Prediction
 
@@ -210,14 +210,14 @@ class Model:
         known = self._streams.get(stream)
         return {} if known is None else known.curves
 
-    def figures(self, problems: Iterable[str] = ()) -> Figures:
+    def figures(self, problems: Iterable[str] = ()) -> LiveFigures:
         """Return all figures as of the newest tick; `problems` are lines about what cannot be read."""
         stopped = (
             f"task {task}: stream {stream!r} is stopped: {reason}"
             for task, commit in sorted(self._commits.items())
             for stream, reason in commit.stops.items()
         )
-        return Figures(
+        return LiveFigures(
             streams=tuple(self._figures(name) for name in sorted(self._streams)),
             unassigned=dict(self._unassigned.most_common()),
             left_out=self._left_out,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich.console import Group
 from rich.text import Text
 
-from stream_app.monitor.figures import Figures, StreamFigures
+from stream_app.monitor.figures import LiveFigures, StreamFigures
 from stream_app.records import Metric
 from stream_app.terminal import printable, simple_table
 
@@ -37,7 +37,7 @@ def count(number: float | None) -> str:
     return f"{number / divisor:.3g}{unit}"
 
 
-def figures_table(figures: Figures, title: str, lines: int | None = None) -> Group:
+def figures_table(figures: LiveFigures, title: str, lines: int | None = None) -> Group:
     """Return the table, and a line below it for everything that the table does not show.
 
     Args:
@@ -86,7 +86,7 @@ def _metric_cells(metric: Metric | None) -> tuple[str, ...]:
     return (name, *shares, count(metric.changes))
 
 
-def summary(figures: Figures) -> str:
+def summary(figures: LiveFigures) -> str:
     """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
     return "; ".join(
         f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.gmean)}"

@@ -7,7 +7,7 @@ from stream_app.backends.base import Clock, Fetched, TopicPartition
 from stream_app.backends.following import FollowableCluster
 from stream_app.config import Config
 from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
-from stream_app.monitor.figures import Figures
+from stream_app.monitor.figures import LiveFigures
 from stream_app.monitor.model import Model
 from stream_app.record_columns import RawRecords
 from stream_app.records import Act, Commit, Metric, Outcome, Prediction, stream_of_key
@@ -166,7 +166,7 @@ class Watcher:
         self._positions.update(starts)
         self._follower.start_at(starts)
 
-    def figures(self) -> Figures:
+    def figures(self) -> LiveFigures:
         """Return the figures of this moment."""
         return self.model.figures(self._problems())
 

@@ -30,7 +30,7 @@ from stream_app.records import (
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.names import NameList, NameTable
 
-TRACE_HEADER = "traceparent"
+_TRACE_HEADER = "traceparent"
 """The header of W3C Trace Context. If the record that causes an output has a valid one, the output carries it."""
 
 MAX_TRACE_BYTES = 128
@@ -159,7 +159,7 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
     for raw, side in zip((examples, labels), decoded, strict=True):
         _refuse_wrong_keys(side, raw.keys, known)
     sides, rows = merge.merge(examples.timestamps, labels.timestamps)
-    sizes = sizes_of(examples), sizes_of(labels)
+    sizes = _sizes_of(examples), _sizes_of(labels)
     merged = JoinInput(
         sides=sides,
         rows=rows,
@@ -214,7 +214,7 @@ def _compare_keys(keys: CellArrays, named: _Named, known: NameTable, new: NameTa
             named.reasons[row] = WRONG_KEY
 
 
-def sizes_of(records: RawRecords) -> Longs:
+def _sizes_of(records: RawRecords) -> Longs:
     """Return int64 `[n]`, the bytes of each record as a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
     sizes: Longs = np.maximum(records.values.lengths, 0) + np.maximum(records.keys.lengths, 0)
     sizes += DEAD_LETTER_BYTES
@@ -249,7 +249,7 @@ def _sort_out_traces(headers: Headers) -> tuple[Headers, int]:
     kept: dict[int, Sequence[Header]] = {}
     dropped = 0
     for row, every in headers.items():
-        found = [header for header in every if header[0] == TRACE_HEADER]
+        found = [header for header in every if header[0] == _TRACE_HEADER]
         if len(found) == 1 and is_trace(found[0][1]):
             kept[row] = found
         elif found:

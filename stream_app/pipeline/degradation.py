@@ -57,19 +57,19 @@ from stream_app.records import Longs
 
 Doubles: TypeAlias = NDArray[np.float64]
 
-RECOVERED = 0.9
+_RECOVERED = 0.9
 """The share of the value before the change at which a G-mean counts as recovered."""
 
 HDDM, DDM = 1, 2
 
-LOG_1_0001 = 6.907755278982137
-LOG_2_0001 = 7.600902459542082
+_LOG_1_0001 = 6.907755278982137
+_LOG_2_0001 = 7.600902459542082
 """ln(1 / 0.001) and ln(2 / 0.001), for the authors' confidence; written out because libraries round differently."""
 
-WARM_UP = 30
+_WARM_UP = 30
 """Labels of its class before ddm decides anything; its authors' number."""
 
-DEVIATIONS = 3.0
+_DEVIATIONS = 3.0
 """Standard deviations above the lowest error rate at which ddm flags; its authors' number."""
 
 # Columns of the detectors: mean error and labels now; mean error and labels (ddm: its deviation) at the cut
@@ -77,7 +77,7 @@ MEAN, COUNT, CUT_MEAN, CUT_OTHER = 0, 1, 2, 3
 
 # Rows of the watches: the change that would be flagged for class 0, for class 1, and the one that was flagged last;
 # columns: labels when it began, G-mean then, labels to recover (NaN: below)
-FLAGGED = 2
+_FLAGGED = 2
 BEGAN, BEFORE, TOOK = 0, 1, 2
 
 # The counts: labels so far, changes so far, labels at the last flag, labels of class 0 and 1 still to come until it is
@@ -90,7 +90,7 @@ _NAMES = {"change_detectors": (2, 4), "change_watches": (3, 3), "change_counts":
 _STATE_SIZE = sum(math.prod(shape) for shape in _NAMES.values())
 
 
-class Change(NamedTuple):
+class DetectedChange(NamedTuple):
     """The last change of a learner, as known after some label; None: there was no change, or the number is not known.
 
     Attributes:
@@ -113,37 +113,37 @@ def _hddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     """Say whether the cut is here, and whether the mean has risen since the cut: the one-sided test of the paper."""
     mean, count = detectors[row, MEAN], detectors[row, COUNT]
     cut_mean, cut_count = detectors[row, CUT_MEAN], detectors[row, CUT_OTHER]
-    if cut_count == 0.0 or cut_mean + math.sqrt(1.0 / (2.0 * cut_count) * LOG_1_0001) >= mean + math.sqrt(
-        1.0 / (2.0 * count) * LOG_1_0001
+    if cut_count == 0.0 or cut_mean + math.sqrt(1.0 / (2.0 * cut_count) * _LOG_1_0001) >= mean + math.sqrt(
+        1.0 / (2.0 * count) * _LOG_1_0001
     ):
         detectors[row, CUT_MEAN] = mean
         detectors[row, CUT_OTHER] = count
         return True, False
     ratio = (count - cut_count) / cut_count * (1.0 / count)
-    return False, mean - cut_mean >= math.sqrt(ratio / 2.0 * LOG_2_0001)
+    return False, mean - cut_mean >= math.sqrt(ratio / 2.0 * _LOG_2_0001)
 
 
 @inlined_without_refcounts
 def _ddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     """Say whether the error rate is the lowest so far, and whether it is three deviations above its lowest."""
     mean, count = detectors[row, MEAN], detectors[row, COUNT]
-    if count <= WARM_UP:
+    if count <= _WARM_UP:
         return False, False
     deviation = math.sqrt(mean * (1.0 - mean) / count)
-    cut = count == WARM_UP + 1 or mean + deviation <= detectors[row, CUT_MEAN] + detectors[row, CUT_OTHER]
+    cut = count == _WARM_UP + 1 or mean + deviation <= detectors[row, CUT_MEAN] + detectors[row, CUT_OTHER]
     if cut:
         detectors[row, CUT_MEAN] = mean
         detectors[row, CUT_OTHER] = deviation
-    return cut, mean + deviation > detectors[row, CUT_MEAN] + DEVIATIONS * detectors[row, CUT_OTHER]
+    return cut, mean + deviation > detectors[row, CUT_MEAN] + _DEVIATIONS * detectors[row, CUT_OTHER]
 
 
 @inlined_without_refcounts
 def _follow(watches: Doubles, row: Number, labels: float, gmean: float) -> None:
     """Take the G-mean after a label into a watch; a G-mean that is not known (NaN) has not recovered."""
-    if row != FLAGGED and gmean >= watches[row, BEFORE]:
+    if row != _FLAGGED and gmean >= watches[row, BEFORE]:
         watches[row, BEGAN] = labels
         watches[row, TOOK] = 0.0
-    elif not gmean >= RECOVERED * watches[row, BEFORE]:
+    elif not gmean >= _RECOVERED * watches[row, BEFORE]:
         watches[row, TOOK] = np.nan
     elif np.isnan(watches[row, TOOK]):
         watches[row, TOOK] = labels - watches[row, BEGAN]
@@ -155,7 +155,7 @@ def _flag(watches: Doubles, counts: Doubles, label: Number, memory: float) -> No
     if counts[CHANGES] > 0.0 and (counts[OPEN + label] > 0.0 or watches[label, BEGAN] < counts[FLAGGED_AT]):
         return
     for column in range(3):
-        watches[FLAGGED, column] = watches[label, column]
+        watches[_FLAGGED, column] = watches[label, column]
     counts[CHANGES] += 1.0
     counts[FLAGGED_AT] = counts[LABELS]
     counts[OPEN] = memory
@@ -167,7 +167,7 @@ def _report(watches: Doubles, counts: Doubles, reports: Doubles, row: Number) ->
     reports[row, 0] = counts[CHANGES]
     reports[row, 1] = counts[FLAGGED_AT]
     for column in range(3):
-        reports[row, 2 + column] = watches[FLAGGED, column]
+        reports[row, 2 + column] = watches[_FLAGGED, column]
 
 
 @inlined_without_refcounts
@@ -186,8 +186,8 @@ def _look(method: int, memory: float, state: Pointer, label: Number, right: bool
     _follow(watches, 1, counts[LABELS], gmean)
     if counts[CHANGES] > 0.0:
         counts[OPEN + label] -= 1.0
-        if counts[OPEN] > 0.0 or counts[OPEN + 1] > 0.0 or np.isnan(watches[FLAGGED, TOOK]):
-            _follow(watches, FLAGGED, counts[LABELS], gmean)
+        if counts[OPEN] > 0.0 or counts[OPEN + 1] > 0.0 or np.isnan(watches[_FLAGGED, TOOK]):
+            _follow(watches, _FLAGGED, counts[LABELS], gmean)
     detectors[label, COUNT] += 1.0
     error = 0.0 if right else 1.0
     detectors[label, MEAN] += 1.0 / detectors[label, COUNT] * (error - detectors[label, MEAN])
@@ -270,7 +270,9 @@ class ChangeMonitor:
         """The address of the state, for `run`; valid as long as this object exists."""
         return address_of(self._state)
 
-    def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8], sums: Doubles, seen: Longs) -> list[Change]:
+    def run(
+        self, predicted: NDArray[np.int8], labels: NDArray[np.int8], sums: Doubles, seen: Longs
+    ) -> list[DetectedChange]:
         """Take k labels into the monitor, one after the other.
 
         Args:
@@ -316,12 +318,12 @@ class ChangeMonitor:
             own[...] = array
 
 
-def change_of(row: Sequence[float]) -> Change:
+def change_of(row: Sequence[float]) -> DetectedChange:
     """Return the change that a row of reports describes."""
     changes, flagged, began, before, took = row
     if not changes:
-        return Change(0, None, None, None, None)
-    return Change(
+        return DetectedChange(0, None, None, None, None)
+    return DetectedChange(
         changes=int(changes),
         flagged=int(flagged),
         began=int(began),

@@ -20,7 +20,7 @@ from stream_app.record_columns import NO_OUTCOME
 from stream_app.records import Cause, Floats, Integers, Longs, OutcomeKind, Reason, Words
 
 
-class Names(Protocol):
+class _NameNumbers(Protocol):
     """The port through which the outputs get the numbers of streams and learners: `stream_set.Streams`."""
 
     def number_of(self, name: str) -> int:
@@ -85,7 +85,7 @@ def leftovers_of(stream: Stream, chosen: NDArray[np.bool_] | None = None) -> Lef
     )
 
 
-def close(left: Leftovers, names: Names, collector: Collector, position: int, cause: Cause) -> None:
+def close(left: Leftovers, names: _NameNumbers, collector: Collector, position: int, cause: Cause) -> None:
     """Add the outputs that close the leftovers.
 
     Args:

@@ -34,11 +34,11 @@ from stream_app.pipeline.stream_state import (
 from stream_app.records import Longs, Operation
 from stream_app.snapshot.format import Arrays, Columns, named, part_of
 
-NOWHERE = -1
+_NOWHERE = -1
 
 
-class Origin(NamedTuple):
-    """A learner's number before the change (`NOWHERE`: it is new), and whether it restarts with a new state."""
+class _Origin(NamedTuple):
+    """A learner's number before the change (`_NOWHERE`: it is new), and whether it restarts with a new state."""
 
     number: int
     restarts: bool
@@ -68,19 +68,19 @@ def _dump(settings: TaskSettings, stream: str) -> Mapping[str, Any]:
     return settings.of_stream(stream).model_dump(mode="json")
 
 
-def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[Origin]:
+def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[_Origin]:
     numbers = {name: number for number, name in enumerate(before.learners)}
     for name, settings in after.learners.items():
-        number = numbers.get(name, NOWHERE)
-        yield Origin(number, number == NOWHERE or must_restart(before.learners[name], settings))
+        number = numbers.get(name, _NOWHERE)
+        yield _Origin(number, number == _NOWHERE or must_restart(before.learners[name], settings))
 
 
-def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], join: JoinSettings, same_detector: bool) -> None:
+def _carry_over(old: Stream, new: Stream, origins: Sequence[_Origin], join: JoinSettings, same_detector: bool) -> None:
     state = StreamState(old)
     core = state.core_state()
-    places = np.full(len(old.learner_names), NOWHERE)
+    places = np.full(len(old.learner_names), _NOWHERE)
     for number, origin in enumerate(origins):
-        if origin.number != NOWHERE:
+        if origin.number != _NOWHERE:
             places[origin.number] = number
     kept: Columns = {name: array for name, array in core.items() if not name.startswith(("learner.", "sums."))}
     first, end = state.closed_span()
@@ -95,14 +95,14 @@ def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], join: JoinS
     _see(new, origins, len(pending["ids"]))
 
 
-def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
+def _learner(core: Arrays, new: Stream, number: int, origin: _Origin) -> Columns:
     known = part_of(core, f"learner.{origin.number}.")
     if new.learners and (origin.restarts or not known):
         return without_seen(new.learners[number].arrays())
     return known
 
 
-def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector: bool) -> Columns:
+def _sums(core: Arrays, new: Stream, number: int, origin: _Origin, same_detector: bool) -> Columns:
     """Return prequential sums and the change monitor's state; another detector starts from the beginning."""
     new.changes[number].begin_after(counter_of(core, Counter.LABELLED))
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
@@ -110,7 +110,7 @@ def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector:
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
 
 
-def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places: Longs) -> Columns:
+def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], places: Longs) -> Columns:
     """Return the rows of pending examples, with a column for each learner as there are now."""
     before = state.pending_rows(state.pending_arrivals())
     count = len(before["ids"])
@@ -119,7 +119,7 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places:
     rows["champions"] = places[before["champions"]].astype(np.int32)
     scores, classes = np.zeros((count, len(origins)), np.float32), np.full((count, len(origins)), UNPREDICTED, np.int8)
     for number, origin in enumerate(origins):
-        if origin.number != NOWHERE:
+        if origin.number != _NOWHERE:
             scores[:, number], classes[:, number] = (
                 before["scores"][:, origin.number],
                 before["classes"][:, origin.number],
@@ -130,7 +130,7 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places:
     return {**rows, "scores": scores, "classes": classes}
 
 
-def _closed(closed: Arrays, origins: Sequence[Origin], corrections: Corrections) -> Columns:
+def _closed(closed: Arrays, origins: Sequence[_Origin], corrections: Corrections) -> Columns:
     """Return the rows of closed ids, with the bits of what each learner predicted, if there are corrections.
 
     Where corrections begin, the ids that were closed before cannot be corrected: what was predicted is not known.
@@ -146,7 +146,7 @@ def _closed(closed: Arrays, origins: Sequence[Origin], corrections: Corrections)
     evaluations = np.asarray(known, np.int64)
     before, after = evaluations[:, Evaluation.ANSWERS], np.zeros(len(evaluations), np.int64)
     for number, origin in enumerate(origins):
-        if origin.number == NOWHERE:
+        if origin.number == _NOWHERE:
             after |= np.int64(1) << (NO_ANSWER + number)
         else:
             after |= ((before >> origin.number) & 1) << number
@@ -154,7 +154,7 @@ def _closed(closed: Arrays, origins: Sequence[Origin], corrections: Corrections)
     return {**rows, EVALUATIONS: np.column_stack([evaluations[:, : Evaluation.ANSWERS], after])}
 
 
-def _see(stream: Stream, origins: Sequence[Origin], pending: int) -> None:
+def _see(stream: Stream, origins: Sequence[_Origin], pending: int) -> None:
     """Let new scalers scale the pending examples, by arrival, since learners learn examples as they were scaled."""
     if not pending:
         return

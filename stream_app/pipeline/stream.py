@@ -14,7 +14,7 @@ from stream_app.join.stream_join import StreamJoin
 from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
-from stream_app.pipeline.degradation import Change, ChangeMonitor
+from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.prequential import Prequential, scores_of
 from stream_app.records import NO_LONG, Longs, Metric, Side
 
@@ -28,7 +28,7 @@ SeedOf: TypeAlias = Callable[[str, str, str], bytes]
 """Returns 32 bytes that seed a learner, from the names of application, stream and learner."""
 
 
-OBJECT_BYTES = 4_000
+_OBJECT_BYTES = 4_000
 """Bytes of a stream and its parts as Python objects, measured on CPython 3.11."""
 
 RECORD_OBJECT_BYTES, HEADER_OBJECT_BYTES = 300, 160
@@ -141,7 +141,7 @@ class Stream:
     def allocated_bytes(self) -> int:
         """The approximate bytes of the stream, without a user's own learners."""
         learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
-        return OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
+        return _OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
 
     @property
     def time_ms(self) -> int:
@@ -208,7 +208,7 @@ class Stream:
         counts: Longs,
         report: NDArray[np.float64],
         sums: NDArray[np.float64],
-        change: Change,
+        change: DetectedChange,
         event_time_ms: int,
     ) -> Metric:
         """Return the record of metrics of a learner.

@@ -59,7 +59,7 @@ class Round(NamedTuple):
     segments: Segments
 
 
-class RoundResult(NamedTuple):
+class _RoundResult(NamedTuple):
     """A round after the steps join and learn.
 
     Attributes:
@@ -239,7 +239,7 @@ class Streams:
         close(left, self, collector, position, Cause.ERASED)
         collector.erased(erased)
 
-    def join_and_learn(self, batch: InputBatch, work: Round) -> RoundResult:
+    def join_and_learn(self, batch: InputBatch, work: Round) -> _RoundResult:
         """Carry out the steps join and learn of a round: one compiled call, then the learners that are not compiled."""
         which, segments = work
         growing, closings = wanting(segments)
@@ -255,9 +255,9 @@ class Streams:
             settle_answers(segments, out)
             for row, part in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
                 self._streams[which[part]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
-        return RoundResult(which, learners, out, answers)
+        return _RoundResult(which, learners, out, answers)
 
-    def evaluate(self, result: RoundResult, collector: Collector) -> None:
+    def evaluate(self, result: _RoundResult, collector: Collector) -> None:
         """Carry out the step evaluate of a round: score the predictions; add a record of metrics at each report."""
         which, learners, out, answers = result
         scores = evaluate(learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
@@ -272,7 +272,7 @@ class Streams:
                 metric = stream.metric(k, counts, answers.reports[k, report], scores.sums[k, report], change, time_ms)
                 collector.metric(position, metric)
 
-    def collect(self, batch: InputBatch, result: RoundResult, collector: Collector) -> None:
+    def collect(self, batch: InputBatch, result: _RoundResult, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a round to the collector."""
         which, learners, out, answers = result
         owners = Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))

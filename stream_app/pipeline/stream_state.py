@@ -17,9 +17,9 @@ from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
 from stream_app.snapshot.format import Arrays, Columns, named, part_of
 
-PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
-WAITING_COLUMNS = ("ids", "times", "arrivals", "offsets", "labels", "revisions")
-CLOSED_COLUMNS = (
+_PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
+_WAITING_COLUMNS = ("ids", "times", "arrivals", "offsets", "labels", "revisions")
+_CLOSED_COLUMNS = (
     "closed_ids",
     "closed_fingerprints",
     "closed_labels",
@@ -93,7 +93,7 @@ class StreamState:
             "delay_counts": self._join["delays"][np.flatnonzero(self._join["delays"])],
             "marks": np.array(self._stream.open_marks(), np.int64).reshape(-1, 2),
         }
-        arrays |= named("waiting.", {name: self._join[name][waiting] for name in WAITING_COLUMNS})
+        arrays |= named("waiting.", {name: self._join[name][waiting] for name in _WAITING_COLUMNS})
         originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
         arrays |= named("originals.", _columns_of(originals))
         for number, learner in enumerate(self._learners):
@@ -110,7 +110,7 @@ class StreamState:
     def pending_rows(self, arrivals: Longs) -> Arrays:
         """Return the rows of these pending examples, with each learner's prediction and scaled features."""
         slots = self._pending[np.searchsorted(self.pending_arrivals(), arrivals)]
-        rows: Columns = {name: self._join[name][slots] for name in PENDING_COLUMNS}
+        rows: Columns = {name: self._join[name][slots] for name in _PENDING_COLUMNS}
         rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in ("scores", "classes")}
         for number, learner in enumerate(self._learners):
             if SEEN in learner:
@@ -123,13 +123,13 @@ class StreamState:
         return int(counters[join.Counter.CLOSED_FIRST]), int(counters[join.Counter.CLOSED_NEXT])
 
     def closed_rows(self, first: int, end: int) -> Arrays:
-        """Return `CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
+        """Return `_CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
         rows = np.arange(first, end) % len(self._join["closed_times"])
         return {name: self._join[name][rows] for name in _closed_columns(self._join)}
 
 
 def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
-    return (*CLOSED_COLUMNS, EVALUATIONS) if state[EVALUATIONS].shape[1] else CLOSED_COLUMNS
+    return (*_CLOSED_COLUMNS, EVALUATIONS) if state[EVALUATIONS].shape[1] else _CLOSED_COLUMNS
 
 
 def counter_of(core: Arrays, which: int) -> int:
@@ -158,11 +158,11 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     state = stream.join.arrays()
     state["counters"][list(KEPT_COUNTERS)] = core["counters"]
     state["delays"][core["delays"]] = core["delay_counts"]
-    for name in PENDING_COLUMNS:
+    for name in _PENDING_COLUMNS:
         state[name][:awaited] = pending[name]
     for name in ("scores", "classes"):
         state[name][:, :awaited] = pending[name].T
-    for name in WAITING_COLUMNS:
+    for name in _WAITING_COLUMNS:
         state[name][awaited : awaited + parked] = waiting[name]
     rows = (counter_of(core, join.Counter.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
         state["closed_times"]
@@ -216,7 +216,7 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
     shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
     for name, shape in shapes.items():
         _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
-    for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, _closed_columns(state))):
+    for columns, names in ((pending, _PENDING_COLUMNS), (waiting, _WAITING_COLUMNS), (closed, _closed_columns(state))):
         rows = len(columns[names[0]])
         for name in names:
             right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype

@@ -47,7 +47,7 @@ from stream_app.snapshot.format import Columns
 from stream_app.snapshot.imported_state import ImportedModel, read_import
 from stream_app.snapshot.stops import read_stop
 
-BY_SLOT = "seen"
+_BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
 
 
@@ -287,7 +287,7 @@ class Task:
         digests: dict[str, hashlib._Hash] = {}
         for name, array in self.arrays().items():
             stream, learner, key = name.rsplit("/", 2)
-            if key == BY_SLOT:
+            if key == _BY_SLOT:
                 continue
             digest = digests.setdefault(f"{stream}/{learner}", hashlib.sha256())
             digest.update(f"{key} {array.dtype.str} {array.shape}".encode())

@@ -33,15 +33,15 @@ NUMBERS_BYTES = 160
 METRIC_BYTES = 360
 """The most bytes of the value of a record of metrics, without its names."""
 
-LETTER_BYTES = 640
+_LETTER_BYTES = 640
 """The most bytes of the headers of a dead letter, without the name of the input topic, which they have twice."""
 
-LEARNER_BYTES = 64
+_LEARNER_BYTES = 64
 """The most bytes of the name of a learner."""
 
 _DATA, _MARK = int(Kind.DATA), int(Kind.MARK)
 
-LATEST = np.iinfo(np.int64).max
+_LATEST = np.iinfo(np.int64).max
 """Later than any event time."""
 
 
@@ -291,9 +291,9 @@ def _closes(batch: InputBatch, side: Side) -> Longs:
     closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
     for row, mark in decoded.marks.items():
         if mark.kind is MarkKind.ADVANCE:
-            closes[row] = min(int(mark.time_ms or 0), LATEST - 1) + 1
+            closes[row] = min(int(mark.time_ms or 0), _LATEST - 1) + 1
         elif mark.kind is MarkKind.ERASE:
-            closes[row] = LATEST
+            closes[row] = _LATEST
     return closes
 
 
@@ -305,8 +305,8 @@ def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str]) ->
         longest_stream: Bytes of the longest name of a stream, of the task or the batch.
         topics: Full names of the input topics.
     """
-    names = 2 * longest_stream + LEARNER_BYTES + batch.trace_bytes()
-    letter = LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
+    names = 2 * longest_stream + _LEARNER_BYTES + batch.trace_bytes()
+    letter = _LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
     return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, METRIC_BYTES + names, max(0, letter))
 
 

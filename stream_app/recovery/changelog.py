@@ -31,7 +31,7 @@ from stream_app.snapshot.format import (
 from stream_app.snapshot.kept_snapshots import KeptSnapshots, KeyChunks, key_chunks
 from stream_app.snapshot.segments import load_task
 
-READ_RECORDS = 50
+_READ_RECORDS = 50
 """Records of one poll: up to 45 MB."""
 
 NEAR_RECORDS = 1_000
@@ -202,7 +202,7 @@ class _Log:
                     return record
             if self._at_end and not (exists and self._next <= least and self._is_patient()):
                 return None
-            fetched = self._reader.poll(READ_RECORDS, 0.0)
+            fetched = self._reader.poll(_READ_RECORDS, 0.0)
             if fetched is not None:
                 self._at_end = fetched.at_end
                 records = fetched.records

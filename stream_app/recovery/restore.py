@@ -43,7 +43,7 @@ OPEN_TRANSACTION_S = 25.0
 seconds until the broker notices."""
 
 
-READS_SNAPSHOT = "a snapshot was being read"
+_READS_SNAPSHOT = "a snapshot was being read"
 """What a restore does while it is silent; part of an error."""
 
 
@@ -183,13 +183,13 @@ class Restore:
     def _load(self) -> Generator[Pause, Sequence[int] | None, Loaded]:
         """Load the newest snapshot that is whole, of those that progress names."""
         number = self.request.number
-        named = yield from self._read(self._logs.snapshots(), READS_SNAPSHOT)
+        named = yield from self._read(self._logs.snapshots(), _READS_SNAPSHOT)
         until_s = self._clock.monotonic_s() + min(OPEN_TRANSACTION_S, self._times.deadline_s / 2)
         with closing(self._logs.changelog()) as reader:
             steps = load_snapshot(
                 reader, named, number, self.request.topics, lambda: self._clock.monotonic_s() < until_s
             )
-            return (yield from self._read(steps, READS_SNAPSHOT))
+            return (yield from self._read(steps, _READS_SNAPSHOT))
 
     def _read(self, steps: Generator[bool, None, Found], what: str) -> Generator[Pause, Sequence[int] | None, Found]:
         """Read in steps that say whether they had news, and return what was found; `what` is part of an error."""

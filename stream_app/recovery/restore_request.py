@@ -11,7 +11,7 @@ from stream_app.live.snapshot_writer import SnapshotTimes
 from stream_app.lost_markers.output_logs import OutputLogs
 from stream_app.snapshot.format import Snapshot
 
-LONGEST_SILENCE_S = 5.0
+_LONGEST_SILENCE_S = 5.0
 """Longest silence that one check adds: a slice takes up to a second, and other tasks commit between two slices."""
 
 
@@ -105,7 +105,7 @@ class Deadline:
             StateError: The silence has lasted too long.
         """
         now_s = self._clock.monotonic_s()
-        self._silent_s += min(now_s - self._asked_at_s, LONGEST_SILENCE_S)
+        self._silent_s += min(now_s - self._asked_at_s, _LONGEST_SILENCE_S)
         self._asked_at_s = now_s
         if self._silent_s > self._limit_s:
             raise StateError(

@@ -82,7 +82,7 @@ EXAMPLES = int(Side.EXAMPLES)
 ADVANCE = int(MarkKind.ADVANCE)
 PROMOTE = int(MarkKind.PROMOTE)
 ERASE = int(MarkKind.ERASE)
-MARK_KINDS = len(MarkKind)
+_MARK_KINDS = len(MarkKind)
 
 UNDECODABLE = int(Reason.UNDECODABLE)
 WRONG_SCHEMA = int(Reason.WRONG_SCHEMA)
@@ -94,7 +94,7 @@ BAD_LABEL = int(Reason.BAD_LABEL)
 Bits: TypeAlias = NDArray[np.uint32]
 """Float32 values as their bits."""
 
-EXPONENT = np.uint32(0x7F800000)
+_EXPONENT = np.uint32(0x7F800000)
 """The exponent bits of a float32; all are set in NaN and the infinities only."""
 
 
@@ -194,7 +194,7 @@ def _read_features(
         for i in range(more):
             bits = read_float_bits(buffer, position + avro.FLOAT_BYTES * i)
             out[np.uintp(used + count + i)] = bits
-            unusual |= bits & EXPONENT == EXPONENT
+            unusual |= bits & _EXPONENT == _EXPONENT
         position += avro.FLOAT_BYTES * more
         count += more
     if count == 0 or count > max_features:
@@ -220,7 +220,7 @@ def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, 
 def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Return the reason (0 if the mark is well-formed), and the next position."""
     time, learner_bytes, digest_bytes = -1, 0, 0
-    kind, position = read_index(buffer, position, end, MARK_KINDS)
+    kind, position = read_index(buffer, position, end, _MARK_KINDS)
     has_time = has_learner = has_digests = 0
     if position >= 0:
         has_time, position = read_index(buffer, position, end, 2)

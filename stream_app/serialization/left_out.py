@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 from stream_app.records import Header
 
-BATCH_OVERHEAD_BYTES = 100
+_BATCH_OVERHEAD_BYTES = 100
 """Overhead of a batch with one record (KIP-98): the batch header of 61 bytes, the record's lengths and deltas."""
 
-HEADER_OVERHEAD_BYTES = 10
+_HEADER_OVERHEAD_BYTES = 10
 """Overhead of a header: the lengths of its name and value, at most 5 bytes each."""
 
 HEADERS, VALUE, KEY = "headers", "value", "key"
@@ -44,7 +44,7 @@ class LeftOut(NamedTuple):
 
     def is_of(self, part: bytes) -> bool:
         """Say whether these bytes are the part."""
-        return self == left_out_of(part)
+        return self == _left_out_of(part)
 
 
 class Fields(NamedTuple):
@@ -67,7 +67,7 @@ class Fields(NamedTuple):
         return self._replace(value=None) if name == VALUE else self._replace(key=None)
 
 
-def left_out_of(part: bytes) -> LeftOut:
+def _left_out_of(part: bytes) -> LeftOut:
     """Measure and hash a part."""
     return LeftOut(len(part), sha256(part).hexdigest())
 
@@ -82,7 +82,7 @@ def batch_bytes(fields: Fields) -> int:
     """Return an upper bound on the size of an uncompressed batch with this record alone, which the broker limits."""
     names = sum(len(name.encode()) + len(value or b"") for name, value in fields.headers)
     size = len(fields.key or b"") + len(fields.value or b"") + names
-    return size + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(fields.headers)
+    return size + _BATCH_OVERHEAD_BYTES + _HEADER_OVERHEAD_BYTES * len(fields.headers)
 
 
 def fitted(original: Fields, ours: Sequence[Header], most_bytes: int) -> Fields:
@@ -101,7 +101,7 @@ def fitted(original: Fields, ours: Sequence[Header], most_bytes: int) -> Fields:
         content = original.part(part)
         if content:
             kept = kept.without(part)
-            values = map(str, left_out_of(content))
+            values = map(str, _left_out_of(content))
             last += [(name, text.encode()) for name, text in zip(_names(part), values, strict=True)]
     return kept._replace(headers=[*kept.headers, *last])
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark
 
-MAX_REVISION = 2**31 - 1
+_MAX_REVISION = 2**31 - 1
 
 
 def checked(record: Example | Label | Mark) -> Example | Label | Mark:
@@ -30,8 +30,8 @@ def checked(record: Example | Label | Mark) -> Example | Label | Mark:
     _require_text(record.id, "an id", MAX_ID_BYTES)
     if isinstance(record, Label):
         label = whole(record.label, f"the label of {record.id!r}", 1)
-        return replace(record, label=label, revision=whole(record.revision, "a revision", MAX_REVISION))
-    return replace(record, features=features_of(record.features, f"example {record.id!r}").tolist())
+        return replace(record, label=label, revision=whole(record.revision, "a revision", _MAX_REVISION))
+    return replace(record, features=_features_of(record.features, f"example {record.id!r}").tolist())
 
 
 def whole(value: object, what: str, largest: int) -> int:
@@ -47,7 +47,7 @@ def whole(value: object, what: str, largest: int) -> int:
     raise ValueError(f"{what} is {value!r}; it must be {allowed}")
 
 
-def features_of(values: Sequence[float] | NDArray[np.generic], what: str) -> NDArray[np.float32]:
+def _features_of(values: Sequence[float] | NDArray[np.generic], what: str) -> NDArray[np.float32]:
     """Return the features of one example, float32 `[d]`.
 
     Raises:

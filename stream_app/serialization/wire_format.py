@@ -32,11 +32,11 @@ PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcom
 """The types of the records in the input and output topics."""
 
 
-MAX_NEW_IDS = 100
+_MAX_NEW_IDS = 100
 """Schema ids that are looked up for one batch: a producer of garbage must not keep a worker busy with lookups."""
 
 
-class FormatSettings(Protocol):
+class _FormatSettings(Protocol):
     """The settings that choose a format; `Config.serialization` and `TaskSettings` have them."""
 
     @property
@@ -131,7 +131,7 @@ def new_schema_ids(
     """
     unknown = map(wire_format.unknown_id, values)
     ids = dict.fromkeys(schema_id for schema_id in unknown if schema_id is not None)
-    named = names_of(list(ids)[:MAX_NEW_IDS]) if ids else {}
+    named = names_of(list(ids)[:_MAX_NEW_IDS]) if ids else {}
     if named is None:
         return None
     return {
@@ -160,7 +160,7 @@ def single_object() -> WireFormat:
     return _format(HEADER_BYTES, catalogue(), written)
 
 
-def format_of(settings: FormatSettings) -> WireFormat:
+def format_of(settings: _FormatSettings) -> WireFormat:
     """Return the format that settings choose.
 
     Raises:

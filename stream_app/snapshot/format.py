@@ -34,7 +34,7 @@ FORMAT = 1
 CHUNK_BYTES = 900_000
 """Below the broker's default limit of 1,048,588 bytes a record, with room for key, headers and batch."""
 
-MAX_BLOB_BYTES = 1 << 30
+_MAX_BLOB_BYTES = 1 << 30
 """Larger blobs are not read; a network of 80 million parameters with its optimizer state is smaller."""
 
 MANIFEST_SUFFIX = "/manifest"
@@ -43,7 +43,7 @@ MANIFEST_SUFFIX = "/manifest"
 SNAPSHOT_KEY = b"snapshot"
 """The key of acts `snapshot` in progress: a search reads no other values."""
 
-MAX_MANIFEST_CHUNKS = 64
+_MAX_MANIFEST_CHUNKS = 64
 """Chunks of a manifest at most: 58 MB, which list some 300,000 blobs."""
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
@@ -87,7 +87,7 @@ def parse_snapshot(text: str) -> Snapshot:
     location = Location(int(offset), int(chunks), int(length), checksum)
     if (
         min(location.offset, location.length, int(progress_offset)) < 0
-        or not 1 <= location.chunks <= MAX_MANIFEST_CHUNKS
+        or not 1 <= location.chunks <= _MAX_MANIFEST_CHUNKS
     ):
         raise ValueError(text)
     return Snapshot(location, int(progress_offset))
@@ -119,8 +119,8 @@ class Entry(BaseModel):
     kind: Annotated[str, Field(pattern="^(core|pending|closed|ring)$")]
     number: Annotated[int, Field(ge=0)]
     offset: Annotated[int, Field(ge=0)]
-    chunks: Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]
-    length: Annotated[int, Field(ge=0, le=MAX_BLOB_BYTES)]
+    chunks: Annotated[int, Field(ge=1, le=_MAX_BLOB_BYTES // CHUNK_BYTES + 1)]
+    length: Annotated[int, Field(ge=0, le=_MAX_BLOB_BYTES)]
     checksum: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     key: str
 
@@ -135,7 +135,7 @@ Counts: TypeAlias = tuple[Count, Count, Count, Count]
 BreakerCounts: TypeAlias = tuple[Mapping[str, Counts], Mapping[str, Counts]]
 """The breaker's counts of examples and of labels, by stream; see `breaker.Count`."""
 
-NO_COUNTS: BreakerCounts = ({}, {})
+_NO_COUNTS: BreakerCounts = ({}, {})
 
 
 class Manifest(BaseModel):
@@ -168,8 +168,8 @@ class Manifest(BaseModel):
     settings: str
     entries: tuple[Entry, ...]
     progress_offset: Annotated[int, Field(ge=0)] = 0
-    dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
-    malformed: BreakerCounts = NO_COUNTS
+    dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=_MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
+    malformed: BreakerCounts = _NO_COUNTS
     stopped: Mapping[str, str] = {}
     purges: Annotated[int, Field(ge=0)] = 0
 

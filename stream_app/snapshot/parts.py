@@ -14,7 +14,7 @@ from stream_app.records import Act, Commit
 PART_CHARACTERS = 120_000
 """At most 480,000 bytes in UTF-8: half of what a broker accepts by default."""
 
-MAX_PARTS = 1_000
+_MAX_PARTS = 1_000
 """More than the settings of 100,000 streams with sixteen learners each need."""
 
 
@@ -25,8 +25,8 @@ def in_parts(act: Act) -> tuple[Act, ...]:
         StateError: The text is too long.
     """
     texts = [act.text[start : start + PART_CHARACTERS] for start in range(0, max(1, len(act.text)), PART_CHARACTERS)]
-    if len(texts) > MAX_PARTS:
-        raise StateError(f"a text of {len(act.text):,} characters is longer than {MAX_PARTS * PART_CHARACTERS:,}")
+    if len(texts) > _MAX_PARTS:
+        raise StateError(f"a text of {len(act.text):,} characters is longer than {_MAX_PARTS * PART_CHARACTERS:,}")
     return tuple(
         replace(act, sequence=act.sequence + number, text=text, part=number, parts=len(texts))
         for number, text in enumerate(texts)
@@ -52,7 +52,7 @@ class WholeActs:
             self._parts = []
         expected = (len(self._parts), self._parts[-1].sequence + 1 if self._parts else act.sequence)
         same = not self._parts or (self._parts[0].kind, self._parts[0].parts) == (act.kind, act.parts)
-        if (act.part, act.sequence) != expected or not same or not act.part < act.parts <= MAX_PARTS:
+        if (act.part, act.sequence) != expected or not same or not act.part < act.parts <= _MAX_PARTS:
             raise StateError(
                 f"sequence {act.sequence}: part {act.part} of {act.parts} of an act {act.kind!r} does not follow "
                 f"{len(self._parts)} parts"

@@ -41,11 +41,11 @@ CLOSED_ROWS = 4_096
 RING_ROWS = 100
 """Rows of a block. RELAY's queues of 500 examples have five blocks, of which a new example changes one."""
 
-BLOCKS_OF_A_RING = 1_000_000
+_BLOCKS_OF_A_RING = 1_000_000
 """More than a ring has; the numbers of the next ring's blocks begin there."""
 
-LEAST_SHARE = 4
-"""A segment of which less than 1 / `LEAST_SHARE` is still pending is dropped, and its rows move to the core."""
+_LEAST_SHARE = 4
+"""A segment of which less than 1 / `_LEAST_SHARE` is still pending is dropped, and its rows move to the core."""
 
 
 class Exporting(Protocol):
@@ -205,7 +205,7 @@ def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
     loose = np.ones(len(waiting), np.bool_)
     for number, segment in list(kept.pending.items()):
         alive = np.isin(waiting, segment.arrivals, assume_unique=True)
-        if LEAST_SHARE * np.count_nonzero(alive) < len(segment.arrivals) or not alive.any():
+        if _LEAST_SHARE * np.count_nonzero(alive) < len(segment.arrivals) or not alive.any():
             del kept.pending[number]
         else:
             loose &= ~alive
@@ -251,7 +251,7 @@ def _without_blocks(kept: _Kept, stream: Exporting, prefix: str) -> Columns:
     for place, names in enumerate(rings.values()):
         whole = min(len(core[name]) for name in names) // RING_ROWS
         for block in range(whole):
-            number, rows = place * BLOCKS_OF_A_RING + block, slice(block * RING_ROWS, (block + 1) * RING_ROWS)
+            number, rows = place * _BLOCKS_OF_A_RING + block, slice(block * RING_ROWS, (block + 1) * RING_ROWS)
             content, held = pack({name: core[name][rows] for name in names}), kept.ring.get(number)
             if held is None or _checksum(held) != checksum_of(content):
                 held = Blob(stream.name, RING, number, f"{prefix}/{RING}/{number}", content)

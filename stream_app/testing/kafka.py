@@ -14,7 +14,7 @@ from stream_app.testing import container
 from stream_app.testing.local_kafka import cluster, jars
 
 
-class Kind(StrEnum):
+class BrokerKind(StrEnum):
     """Where a broker runs."""
 
     CONTAINER = "container"
@@ -39,7 +39,9 @@ def _ignore(_: str) -> None:
 
 
 @contextmanager
-def kafka_broker(prefer: Kind = Kind.CONTAINER, tell: Callable[[str], None] = _ignore) -> Iterator[KafkaBroker]:
+def kafka_broker(
+    prefer: BrokerKind = BrokerKind.CONTAINER, tell: Callable[[str], None] = _ignore
+) -> Iterator[KafkaBroker]:
     """Run a Kafka of one broker on this machine while the context lasts, and leave nothing.
 
     Args:
@@ -53,10 +55,10 @@ def kafka_broker(prefer: Kind = Kind.CONTAINER, tell: Callable[[str], None] = _i
         >>> with kafka_broker() as broker:  # doctest: +SKIP
         ...     application = load(Path("my.yaml"), {"AREBA_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers})
     """
-    starters = {Kind.CONTAINER: _in_container, Kind.JARS: _from_jars}
+    starters = {BrokerKind.CONTAINER: _in_container, BrokerKind.JARS: _from_jars}
     problems: list[str] = []
     with ExitStack() as running:
-        for kind in sorted(Kind, key=lambda kind: kind is not prefer):
+        for kind in sorted(BrokerKind, key=lambda kind: kind is not prefer):
             try:
                 broker = starters[kind](running, tell)
                 break

@@ -27,21 +27,21 @@ from stream_app.records import (
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.snapshot.imported_state import read_import
 from stream_app.snapshot.stops import read_stop
-from stream_app.verify.metrics.restarts import Restarts
+from stream_app.verify.metrics.restarts import FigureRestarts
 from stream_app.verify.output_checks import (
+    ChampionScores,
     Context,
     DeadLetterHandler,
     Due,
-    Names,
     OutcomeHandler,
     Output,
     PredictionHandler,
-    Scores,
+    TopicNames,
 )
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, Reported
-from stream_app.verify.results import Code, Figures, Findings
+from stream_app.verify.results import Code, Findings, StreamTotals
 from stream_app.verify.sequence_check import SequenceCheck
 
 NOTHING_DELETED: Mapping[str, Fate] = MappingProxyType({})
@@ -68,7 +68,7 @@ class PartitionAudit:
         self,
         partition: int,
         *,
-        names: Names,
+        names: TopicNames,
         settings: TaskSettings,
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
@@ -78,9 +78,9 @@ class PartitionAudit:
         self._context = context = Context(names, partition, findings)
         self._is_configured = False
         self._reference = ReferenceJoin(settings)
-        self.restarts = Restarts()
+        self.restarts = FigureRestarts()
         self.corrections: dict[int, int] = {}
-        scores = Scores(context)
+        scores = ChampionScores(context)
         self._predictions = SequenceCheck(predictions, PredictionHandler(context, scores))
         self._outcomes = SequenceCheck(outcomes, OutcomeHandler(context, scores))
         self._dead_letters = SequenceCheck(dead_letters, DeadLetterHandler(context))
@@ -151,7 +151,7 @@ class PartitionAudit:
         _expect(self._outcomes, due[ExpectedOutcome], fates.get("outcomes"))
         _expect(self._dead_letters, due[Dead], fates.get("dead_letters"))
 
-    def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, Figures]:
+    def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, StreamTotals]:
         """Compare what is left.
 
         Args:

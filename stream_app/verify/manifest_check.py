@@ -19,7 +19,7 @@ from stream_app.verify.reference_state import Record
 
 FORMAT = 1
 
-MAX_NUMBERS = 200_000_000
+_MAX_NUMBERS = 200_000_000
 """Examples of one stream in one replay; counting takes a byte for each."""
 
 MAX_NAMED = 20
@@ -39,7 +39,7 @@ class Sent(NamedTuple):
 
 
 @dataclass(slots=True)
-class StreamCounts:
+class _StreamCounts:
     """One stream of a manifest, and the records found so far; `seen` counts records by number, for each side."""
 
     data: dict[str, Any]
@@ -66,7 +66,7 @@ class StreamCounts:
             return  # another writer's
         number = int(digits)
         counts = self.seen[side]
-        if number >= MAX_NUMBERS:
+        if number >= _MAX_NUMBERS:
             return
         if number >= len(counts):
             counts.extend(bytes(max(number + 1 - len(counts), len(counts))))
@@ -136,7 +136,7 @@ class ManifestCheck:
     ranges: Sequence[tuple[str, int, int, int]]
     records: int
     digest: str
-    streams: dict[str, StreamCounts]
+    streams: dict[str, _StreamCounts]
 
     @classmethod
     def load(cls, path: Path) -> "ManifestCheck":
@@ -150,7 +150,7 @@ class ManifestCheck:
             if data["format"] != FORMAT:
                 raise ConfigurationError(f"{path}: a manifest of format {data['format']}; this version reads {FORMAT}")
             ranges = [(part["topic"], part["partition"], part["first"], part["end"]) for part in data["ranges"]]
-            streams = {stream["stream"]: StreamCounts(stream) for stream in data["streams"]}
+            streams = {stream["stream"]: _StreamCounts(stream) for stream in data["streams"]}
             return cls(path, ranges, data["records"], data["digest"], streams)
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from error

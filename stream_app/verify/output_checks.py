@@ -10,7 +10,7 @@ from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record
-from stream_app.verify.results import Code, Figures, Findings
+from stream_app.verify.results import Code, Findings, StreamTotals
 
 TRACE = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<rest>-[\x21-\x7e]*)?"
@@ -24,7 +24,7 @@ Published = TypeVar("Published", Predicted, ExpectedOutcome, Dead)
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class TopicNames:
     """Full names of the topics; `inputs` by `Side`."""
 
     inputs: tuple[str, str]
@@ -54,14 +54,14 @@ class Due(NamedTuple, Generic[Published]):
 class Context:
     """The task whose outputs are compared, and where the results go."""
 
-    names: Names
+    names: TopicNames
     partition: int
     findings: Findings
-    figures: dict[str, Figures] = field(default_factory=dict)
+    figures: dict[str, StreamTotals] = field(default_factory=dict)
 
-    def figures_of(self, stream: str) -> Figures:
+    def figures_of(self, stream: str) -> StreamTotals:
         """Return the counts of a stream."""
-        return self.figures.setdefault(stream, Figures())
+        return self.figures.setdefault(stream, StreamTotals())
 
     def add(self, code: Code, topic: str, offset: int | None, text: str) -> None:
         """Add a finding about a record of a topic."""
@@ -72,7 +72,7 @@ class Context:
         return f"{self.names.inputs[side]}[{self.partition}] offset {offset}"
 
 
-class Scores:
+class ChampionScores:
     """The scores of champions, until the outcomes that repeat them are compared; by offset of the example."""
 
     def __init__(self, context: Context) -> None:
@@ -110,7 +110,7 @@ class Scores:
 class PredictionHandler:
     """Predictions against events `Predicted`."""
 
-    def __init__(self, context: Context, scores: Scores) -> None:
+    def __init__(self, context: Context, scores: ChampionScores) -> None:
         self._context = context
         self._topic = context.names.predictions
         self._scores = scores
@@ -172,7 +172,7 @@ class OutcomeHandler:
 
     FIELDS = tuple(name for name in ExpectedOutcome._fields if name not in {"position", "corrects"})
 
-    def __init__(self, context: Context, scores: Scores) -> None:
+    def __init__(self, context: Context, scores: ChampionScores) -> None:
         self._context = context
         self._topic = context.names.outcomes
         self._scores = scores

@@ -11,7 +11,7 @@ from stream_app.snapshot.skipped_inputs import Gap, read_gap
 from stream_app.verify.results import Code, Findings
 
 
-class Step(NamedTuple):
+class ProgressStep(NamedTuple):
     """A progress record at its offset; a whole act has the offset of its last part. `gap` belongs to an act `skip`."""
 
     offset: int
@@ -53,7 +53,7 @@ class ProgressCheck:
         """The input offsets after the last commit, 0 where nothing is committed."""
         return ends_of(self._last)
 
-    def steps(self, records: Iterator[tuple[int, Commit | Act]]) -> Iterator[Step]:
+    def steps(self, records: Iterator[tuple[int, Commit | Act]]) -> Iterator[ProgressStep]:
         """Yield the commits and whole acts up to the last commit, and add a finding for every fault."""
         target = self._last
         if target is None or (self._start is not None and target.sequence < self._start.sequence):
@@ -82,15 +82,15 @@ class ProgressCheck:
             text = f"{end}, but sequence {self._start.sequence} was checked before"
             self._add(Code.WRONG_SEQUENCE, None, text)
 
-    def _step(self, offset: int, record: Commit | Act) -> Step | None:
+    def _step(self, offset: int, record: Commit | Act) -> ProgressStep | None:
         """Return the commit, or the act whose last part this is."""
         if isinstance(record, Commit):
-            return Step(offset, record)
+            return ProgressStep(offset, record)
         try:
             whole = self._whole_acts.add(record)
             if whole is None:
                 return None
-            return Step(offset, whole, read_gap(whole.text) if whole.kind == SKIP else None)
+            return ProgressStep(offset, whole, read_gap(whole.text) if whole.kind == SKIP else None)
         except StateError as problem:
             self._add(Code.INVALID_ACT, offset, str(problem))
             return None

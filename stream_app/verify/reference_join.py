@@ -24,7 +24,7 @@ from stream_app.verify.reference_state import (
     Pending,
     Predicted,
     Record,
-    Stream,
+    ReferenceStream,
     Waiting,
 )
 
@@ -74,10 +74,10 @@ class ReferenceJoin:
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, ReferenceStream] = {}
         self.events: list[Event] = []
         self.position = -1
-        self.leftovers: list[Stream] = []
+        self.leftovers: list[ReferenceStream] = []
         self.stopped: dict[str, str] = {}
 
     def take_events(self) -> list[Event]:
@@ -111,7 +111,7 @@ class ReferenceJoin:
 
     # Streams ----------------------------------------------------------------------------------------------------------
 
-    def stream(self, meaning: Example | Label | Mark) -> Stream | None:
+    def stream(self, meaning: Example | Label | Mark) -> ReferenceStream | None:
         """Return the stream of a well-formed record, which opens it if need be; None where it may not be opened.
 
         A stream that is not configured is opened by an example only.
@@ -126,9 +126,9 @@ class ReferenceJoin:
             self.open(name, settings)
         return self.streams[name]
 
-    def open(self, name: str, settings: StreamSettings) -> Stream:
+    def open(self, name: str, settings: StreamSettings) -> ReferenceStream:
         """Begin a stream of which nothing is known."""
-        stream = Stream(name, settings.features, dict(settings.learners), settings.champion)
+        stream = ReferenceStream(name, settings.features, dict(settings.learners), settings.champion)
         self.streams[name] = stream
         for learner in stream.learners:
             self.begin(stream, learner)
@@ -162,7 +162,7 @@ class ReferenceJoin:
 
     # Examples ---------------------------------------------------------------------------------------------------------
 
-    def example(self, stream: Stream, record: Record, example: Example) -> None:
+    def example(self, stream: ReferenceStream, record: Record, example: Example) -> None:
         """Refuse a repeated example; predict a new one, then close it as too old, join it or let it wait."""
         features = struct.pack(f"<{len(example.features)}f", *example.features)
         known = stream.pending.get(example.id) or stream.closed.get(example.id)
@@ -188,7 +188,7 @@ class ReferenceJoin:
             for _ in range(min(excess, MAX_EVICTIONS)):
                 self.close_oldest_example(stream, Cause.EVICTED_EXAMPLE)
 
-    def predict(self, stream: Stream, example: Example, offset: int) -> None:
+    def predict(self, stream: ReferenceStream, example: Example, offset: int) -> None:
         """Let every learner predict; a setting decides whether all predictions are published or the champion's."""
         stream.examples += 1
         for learner in stream.learners:
@@ -199,7 +199,7 @@ class ReferenceJoin:
 
     # Labels -----------------------------------------------------------------------------------------------------------
 
-    def label(self, stream: Stream, record: Record, label: Label) -> None:
+    def label(self, stream: ReferenceStream, record: Record, label: Label) -> None:
         """Join a label, treat it as a repeat or a correction, refuse it as too late, or let it wait."""
         join = self.settings.join
         arrived = Waiting(record.time_ms, stream.arrivals, label.label, label.revision, record)
@@ -226,7 +226,7 @@ class ReferenceJoin:
                 else:
                     break
 
-    def again(self, stream: Stream, record: Record, label: Label, before: Known) -> Known:
+    def again(self, stream: ReferenceStream, record: Record, label: Label, before: Known) -> Known:
         """Process a second label for an id; return what is remembered from then on."""
         corrects = self.settings.join.corrections == "correct" and getattr(before, "correctable", True)
         newer = corrects and label.revision > before.revision
@@ -244,7 +244,7 @@ class ReferenceJoin:
             self.bury(record, Reason.CONFLICTING_LABEL)
         return before._replace(label=label.label, revision=label.revision) if newer else before
 
-    def join(self, stream: Stream, id_: str, example: Pending, label: Waiting) -> None:
+    def join(self, stream: ReferenceStream, id_: str, example: Pending, label: Waiting) -> None:
         """Let the learners learn, in their order; report metrics after every `every_labels` labels."""
         stream.labelled += 1
         for learner in stream.learners:
@@ -267,32 +267,32 @@ class ReferenceJoin:
 
     # Learners ---------------------------------------------------------------------------------------------------------
 
-    def begin(self, stream: Stream, learner: str) -> None:
+    def begin(self, stream: ReferenceStream, learner: str) -> None:
         """Note that a learner knows nothing from here on."""
 
-    def learn(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+    def learn(self, stream: ReferenceStream, learner: str, id_: str, label: int) -> None:
         """Note that a learner learns the label of an example that was predicted."""
 
-    def correct(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+    def correct(self, stream: ReferenceStream, learner: str, id_: str, label: int) -> None:
         """Note that an example that was learned has another class."""
 
-    def forget(self, stream: Stream, digests: frozenset[str]) -> None:
+    def forget(self, stream: ReferenceStream, digests: frozenset[str]) -> None:
         """Note that no learner keeps an example with such an id any more."""
 
     # Closing ----------------------------------------------------------------------------------------------------------
 
-    def late_ms(self, stream: Stream, time_ms: int) -> int:
+    def late_ms(self, stream: ReferenceStream, time_ms: int) -> int:
         """Return how long ago, in stream time, a record of this time has expired; 0 or less: it has not."""
         return stream.time_ms - time_ms - self.settings.join.life_ms
 
-    def expire(self, stream: Stream) -> None:
+    def expire(self, stream: ReferenceStream) -> None:
         """Close what has expired by stream time, and forget what was closed long ago."""
         self.close_until(
             stream, stream.time_ms - self.settings.join.life_ms - 1, Cause.EXPIRED_EXAMPLE, Cause.EXPIRED_LABEL
         )
         stream.forget_until(stream.time_ms - self.settings.join.closed_ttl_ms - 1)
 
-    def close_until(self, stream: Stream, time_ms: int, of_examples: Cause, of_labels: Cause) -> None:
+    def close_until(self, stream: ReferenceStream, time_ms: int, of_examples: Cause, of_labels: Cause) -> None:
         """Close everything with a timestamp up to this one, the oldest first."""
         while (oldest := stream.oldest_until(time_ms)) is not None:
             if oldest[0] is Side.EXAMPLES:
@@ -300,19 +300,19 @@ class ReferenceJoin:
             else:
                 self.bury_oldest_label(stream, of_labels)
 
-    def close_oldest_example(self, stream: Stream, cause: Cause) -> None:
+    def close_oldest_example(self, stream: ReferenceStream, cause: Cause) -> None:
         """Close the oldest pending example."""
         oldest = stream.pending.oldest()
         if oldest is not None and (example := stream.pending.pop(oldest[2])) is not None:
             self.close(stream, oldest[2], example, cause)
 
-    def bury_oldest_label(self, stream: Stream, cause: Cause) -> None:
+    def bury_oldest_label(self, stream: ReferenceStream, cause: Cause) -> None:
         """Give up the oldest waiting label."""
         oldest = stream.waiting.oldest()
         if oldest is not None and (label := stream.take_label(oldest[2])) is not None:
             self.bury(label.record, Reason.ORPHAN_LABEL, cause, stream.time_ms - label.time_ms)
 
-    def close(self, stream: Stream, id_: str, example: Pending, cause: Cause) -> None:
+    def close(self, stream: ReferenceStream, id_: str, example: Pending, cause: Cause) -> None:
         """End an example without a label."""
         outcome = "evicted" if cause is Cause.EVICTED_EXAMPLE else "unlabelled"
         stream.evicted += outcome == "evicted"
@@ -323,7 +323,7 @@ class ReferenceJoin:
 
     # Marks ------------------------------------------------------------------------------------------------------------
 
-    def mark(self, stream: Stream, record: Record, mark: Mark) -> None:
+    def mark(self, stream: ReferenceStream, record: Record, mark: Mark) -> None:
         """Obey a mark: at once, or if it advances the stream, when both sides have sent it."""
         if mark.kind is MarkKind.RESUME:
             self.stopped.pop(stream.name, None)
@@ -347,17 +347,21 @@ class ReferenceJoin:
         explanation = "" if cause is Cause.NONE else explained(cause, delay_ms, self.settings.join)
         self.events.append(Dead(self.position, reason, record, explanation))
 
-    def expect_outcome(self, stream: Stream, id_: str, outcome: str, **cells: str | int | None) -> None:
+    def expect_outcome(self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | None) -> None:
         """Publish an outcome; `cells` are the fields of `ExpectedOutcome` that apply."""
         self.events.append(ExpectedOutcome(self.position, stream.name, id_, outcome, **cells))  # type: ignore[arg-type]
 
-    def report(self, stream: Stream) -> None:
+    def report(self, stream: ReferenceStream) -> None:
         """Publish one record of metrics for each learner."""
         self.events.extend(stream.reports(self.position))
 
 
 def _end(
-    join: ReferenceJoin, stream: Stream, examples: Iterable[tuple[str, Pending]], labels: Iterable[Waiting], why: Cause
+    join: ReferenceJoin,
+    stream: ReferenceStream,
+    examples: Iterable[tuple[str, Pending]],
+    labels: Iterable[Waiting],
+    why: Cause,
 ) -> None:
     """Evict examples that an operator has taken out of a stream; the labels become orphans."""
     for id_, example in examples:

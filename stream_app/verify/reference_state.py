@@ -144,7 +144,7 @@ Held = TypeVar("Held", Pending, Waiting)
 
 
 @dataclass
-class ByAge(Generic[Held]):
+class _ByAge(Generic[Held]):
     """Open examples or labels by id, with the oldest at hand; age is (timestamp, arrival).
 
     The heap may hold ids that were taken out or that stand for another arrival by now. They are dropped when they reach
@@ -196,7 +196,7 @@ class ByAge(Generic[Held]):
 
 
 @dataclass
-class Stream:
+class ReferenceStream:
     """Everything that is known of one stream.
 
     `begun` is the number of labels that there had been when each learner began. `closed` is in order of closing.
@@ -209,8 +209,8 @@ class Stream:
     begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     time_ms: int = -1
     arrivals: int = 0
-    pending: ByAge[Pending] = field(default_factory=ByAge)
-    waiting: ByAge[Waiting] = field(default_factory=ByAge)
+    pending: _ByAge[Pending] = field(default_factory=_ByAge)
+    waiting: _ByAge[Waiting] = field(default_factory=_ByAge)
     waiting_bytes: int = 0
     closed: OrderedDict[str, Closed] = field(default_factory=OrderedDict)
     open_marks: list[tuple[Side, int]] = field(default_factory=list)

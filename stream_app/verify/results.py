@@ -172,7 +172,7 @@ class Findings:
 
 
 @dataclass(slots=True)
-class Figures:
+class StreamTotals:
     """Counts of one stream: of input records, published records, and records that are still open.
 
     Predictions are counted by learner, dead letters of each side by reason.
@@ -249,7 +249,7 @@ class Figures:
         counts = {name: getattr(self, name) for name in self.__slots__}
         return {name: dict(count) if isinstance(count, Counter) else count for name, count in counts.items()}
 
-    def add(self, other: "Figures") -> None:
+    def add(self, other: "StreamTotals") -> None:
         """Add the counts of the same stream in another partition."""
         for name in self.__slots__:
             mine = getattr(self, name)

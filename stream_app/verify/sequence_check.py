@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from stream_app.verify.results import MAX_FINDINGS
 
-LOOKAHEAD_RECORDS = 2_000
+_LOOKAHEAD_RECORDS = 2_000
 """A record that is not where it should be is searched for within this many records of both sequences."""
 
 Expected = TypeVar("Expected")
@@ -65,7 +65,7 @@ class SequenceCheck(Generic[Expected, Found]):
     def expect(self, records: Iterable[Expected]) -> None:
         """Add the records that come next, and compare as far as the lookahead allows."""
         self._expected.extend((self._handler.key_of_expected(record), record) for record in records)
-        self._compare(keep=LOOKAHEAD_RECORDS)
+        self._compare(keep=_LOOKAHEAD_RECORDS)
 
     def expect_if_kept(self, records: Iterable[Expected]) -> None:
         """Add records that come next, of which the first ones may have been deleted: begin with the first that is left.
@@ -129,13 +129,13 @@ class SequenceCheck(Generic[Expected, Found]):
             self._handler.on_misplaced(expected, found)
             self._handler.on_match(expected, found)
             return
-        self._look_ahead(LOOKAHEAD_RECORDS)
+        self._look_ahead(_LOOKAHEAD_RECORDS)
         place = next((place for place, (other, _) in enumerate(self._found) if other == key), None)
         if place is not None:
             for _ in range(place):
                 self._pass_over(*self._found.popleft())
         elif not self._found or any(
-            self._found[0][0] == other for other, _ in islice(self._expected, LOOKAHEAD_RECORDS)
+            self._found[0][0] == other for other, _ in islice(self._expected, _LOOKAHEAD_RECORDS)
         ):
             self._handler.on_missing(expected, self._previous)
             self._expected.popleft()

@@ -45,7 +45,7 @@ def _names_snapshots(record: Commit | Act) -> TypeGuard[Act]:
     return isinstance(record, Act) and record.kind == SNAPSHOT
 
 
-SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
+_SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
 
 Decoded = TypeVar("Decoded")
 
@@ -198,7 +198,7 @@ class PartitionReader:
         self._findings.add(code, topic, self._partition, offset, text)
 
 
-class Inputs:
+class InputReader:
     """The records of one input partition, in ranges.
 
     Args:
@@ -249,7 +249,7 @@ def read_value(value: bytes | None, side: Side, limits: DecodeLimits) -> Meaning
     if len(value) > limits.max_record_bytes:
         return Reason.TOO_LARGE
     schema = limits.wire_format.schema_of(value)
-    if schema is None or schema.record not in SIDE_TYPES[side]:
+    if schema is None or schema.record not in _SIDE_TYPES[side]:
         return Reason.WRONG_SCHEMA
     try:
         record = decode_one(value, limits.wire_format)

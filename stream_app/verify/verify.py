@@ -29,7 +29,7 @@ from stream_app.serialization.wire_format import format_of
 from stream_app.terminal import Terminal, simple_table
 from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition.partition_check import How, PartitionCheck
-from stream_app.verify.results import Code, Figures, Finding, Findings, Scope
+from stream_app.verify.results import Code, Finding, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import CheckedApplication, CheckpointFile, Ended
 
 
@@ -49,7 +49,7 @@ class Report:
         scopes: By partition, which inputs were checked.
     """
 
-    figures: Mapping[str, Figures]
+    figures: Mapping[str, StreamTotals]
     findings: Sequence[Finding]
     finding_count: int
     notes: Sequence[str]
@@ -167,7 +167,7 @@ class Report:
                     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items()))
                     yield f"dead letters of {stream} from {side}: {reasons}"
 
-    def _table(self, headings: Sequence[str], cells: Callable[[Figures], Sequence[int]]) -> Table:
+    def _table(self, headings: Sequence[str], cells: Callable[[StreamTotals], Sequence[int]]) -> Table:
         table = simple_table("", ("stream", *headings))
         for stream, figures in sorted(self.figures.items()):
             table.add_row(stream, *(f"{count:,}" for count in cells(figures)))
@@ -296,7 +296,7 @@ class _Checker:
         self._findings = Findings()
         self._later: list[Finding] = []  # shown after the findings of the partitions, however many there are
         self._notes: list[str] = []
-        self._figures: dict[str, Figures] = {}
+        self._figures: dict[str, StreamTotals] = {}
         self._homes: dict[str, list[int]] = {}
         self._models: dict[int, str] = {}
         self._scopes: dict[int, Scope] = {}
@@ -318,7 +318,7 @@ class _Checker:
         if checked.models is not None:
             self._models[partition] = checked.models
         for stream, figures in checked.figures.items():
-            self._figures.setdefault(stream, Figures()).add(figures)
+            self._figures.setdefault(stream, StreamTotals()).add(figures)
             if figures.accepted:
                 self._homes.setdefault(stream, []).append(partition)
 

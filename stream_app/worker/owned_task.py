@@ -15,7 +15,7 @@ from stream_app.task_state import TaskState
 from stream_app.worker.retention.progress_trimmer import ProgressTrimmer
 
 
-class Restored(NamedTuple):
+class _RestoreSlice(NamedTuple):
     """A slice of a restore.
 
     Attributes:
@@ -161,7 +161,7 @@ class OwnedTask:
         if isinstance(self._work, _Restoring):
             self._work.restore.deadline.restart()
 
-    def restore(self, until_s: float, progress_offsets: Sequence[int] | None = None) -> Restored:
+    def restore(self, until_s: float, progress_offsets: Sequence[int] | None = None) -> _RestoreSlice:
         """Continue the restore until this monotonic time, until nothing came, or until its state changes.
 
         Args:
@@ -185,12 +185,12 @@ class OwnedTask:
             except StopIteration as done:
                 live: LiveTask = done.value
                 self._work = live
-                return Restored(worked, live)
+                return _RestoreSlice(worked, live)
             if pause is not Pause.WORKED:
-                return Restored(worked or pause is Pause.INPUTS, pause)
+                return _RestoreSlice(worked or pause is Pause.INPUTS, pause)
             worked = True
             if restore.state is not state or self._clock.monotonic_s() >= until_s:
-                return Restored(worked, pause)
+                return _RestoreSlice(worked, pause)
 
     def park(self, problem: StateError) -> None:
         """Discard the state; the other tasks of the worker continue."""

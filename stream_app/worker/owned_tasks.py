@@ -145,7 +145,7 @@ class OwnedTasks:
             task.generation = self._generation
             self._add(task)
             self.inputs.start(task)
-            self._observer.emit(events.Continued(number, task.point.sequence, task.offsets))
+            self._observer.emit(events.TaskContinued(number, task.point.sequence, task.offsets))
             if task.live.task.stopped:
                 self._observer.emit(events.StreamsStopped(number, task.live.task.stopped))
 

@@ -29,7 +29,7 @@ from stream_app.worker.transaction_watch import TransactionWatch
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, apart from one recorded batch of each task."""
 
-RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
+_RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
 
 
 _Problem: TypeAlias = StateError | OwnCodeError | ForeignRecordsError
@@ -145,7 +145,9 @@ class Restorer:
         """Report the end of a restore."""
         report = task.report
         reached = (task.point.sequence, task.offsets)
-        self._observer.emit(events.Restored(task.number, *reached, report.loaded_sequence, report.reprocessed_records))
+        self._observer.emit(
+            events.TaskRestored(task.number, *reached, report.loaded_sequence, report.reprocessed_records)
+        )
         for change in report.changes:
             self._observer.emit(events.SettingChanged(task.number, change))
         if task.live.task.stopped:
@@ -157,7 +159,7 @@ class Restorer:
         try:
             self._rounds.commit([part])
         except RecordTooLargeError as error:
-            problem = f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}"
+            problem = f"committed records have to be published again, and do not fit: {error}. {_RAISE_LIMIT}"
             self._tasks.park(task, StateError(problem, ErrorCode.RECORD_TOO_LARGE))
             return
         except TransactionAbortedError as error:

@@ -26,13 +26,13 @@ from stream_app.snapshot.format import SNAPSHOT_KEY, Snapshot
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 
-GAP_TIMEOUT_S = 5.0
+_GAP_TIMEOUT_S = 5.0
 """Longest wait for the end of a transaction that wrote to an output partition before ours did."""
 
-GAP_POLL_S = 0.05
+_GAP_POLL_S = 0.05
 """Interval at which the worker asks whether that transaction has ended."""
 
-GAP_POLL_RECORDS = 10_000
+_GAP_POLL_RECORDS = 10_000
 """Records read at once when the worker reads the records between two of its commits."""
 
 
@@ -255,19 +255,19 @@ class RoundTransaction:
         where = f"{partition.topic}[{partition.partition}]"
         if first < start:
             self._abort(f"{where}: {start} was the next offset, not {first}: the topic was deleted and created again")
-        until_s = self._ports.clock.monotonic_s() + GAP_TIMEOUT_S
+        until_s = self._ports.clock.monotonic_s() + _GAP_TIMEOUT_S
         cluster = self._ports.cluster
         before = OpenTransactions(cluster, self._ports.clock)
         before.wrote(partition, first)
         with closing(cluster.reader(partition)) as reader:
-            while not before.look(GAP_POLL_S) and before.places:
-                self._ports.clock.sleep(GAP_POLL_S)
+            while not before.look(_GAP_POLL_S) and before.places:
+                self._ports.clock.sleep(_GAP_POLL_S)
                 if self._ports.clock.monotonic_s() > until_s:
                     self._abort(f"{where}: another transaction is open there")
             reader.seek(start)
             is_read = False
             while not is_read:
-                fetched = reader.poll(GAP_POLL_RECORDS, GAP_TIMEOUT_S)
+                fetched = reader.poll(_GAP_POLL_RECORDS, _GAP_TIMEOUT_S)
                 if fetched is None:
                     self._abort(f"{where}: records before offset {first} were not read in time")
                 offsets = fetched.records.offsets.tolist()

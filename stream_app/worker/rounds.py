@@ -21,22 +21,22 @@ from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part, RoundTransaction, StartedRound
 from stream_app.worker.transaction_watch import TransactionWatch
 
-MAX_ABORTS_IN_A_ROW = 10
+_MAX_ABORTS_IN_A_ROW = 10
 """Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
-SAVE_TIMEOUT_S = 10.0
+_SAVE_TIMEOUT_S = 10.0
 """Longest time that a stopping worker takes to save its tasks; a group or a supervisor waits longer than that."""
 
-REASON_HEADER = "areba.reason"
+_REASON_HEADER = "areba.reason"
 
-MARKER_TIMEOUT_S = 1.0
+_MARKER_TIMEOUT_S = 1.0
 """Longest wait for the markers of a task's last commit: they are written within milliseconds, or lost."""
 
 
-STEP_TARGET_S = 0.2
+_STEP_TARGET_S = 0.2
 """Computing time of one batch, which bounds latency and the time between polls: a costly network gets small batches."""
 
-FIRST_BATCH_RECORDS = 500
+_FIRST_BATCH_RECORDS = 500
 """First batch of a task whose cost is unknown: 0.7 s of the largest network in use, 2 ms of a small one."""
 
 
@@ -58,7 +58,7 @@ def _last_offsets(records: OutputRecords, offsets: Sequence[int]) -> Mapping[Rea
         return {}
     reasons = {reason.text.encode(): reason for reason in Reason}
     ours = (dict(records.headers[row]) for row in range(len(offsets)))  # the worker's headers follow the producer's
-    return {reasons[headers[REASON_HEADER] or b""]: offset for headers, offset in zip(ours, offsets, strict=True)}
+    return {reasons[headers[_REASON_HEADER] or b""]: offset for headers, offset in zip(ours, offsets, strict=True)}
 
 
 def _can_continue(part: Part) -> bool:
@@ -80,14 +80,14 @@ class BatchLimits:
 
     def limit(self, number: int) -> int:
         """Return the most records that the next batch of this task may take."""
-        return self._limits.get(number, min(FIRST_BATCH_RECORDS, self._max_records))
+        return self._limits.get(number, min(_FIRST_BATCH_RECORDS, self._max_records))
 
     def learn(self, number: int, records: int, seconds: float) -> None:
         """Adapt the limit of a task to a batch of this many records that took this long."""
         limit = self.limit(number)
-        if seconds > STEP_TARGET_S:
-            limit = max(1, int(records * STEP_TARGET_S / seconds))
-        elif records == limit and seconds < STEP_TARGET_S / 2:
+        if seconds > _STEP_TARGET_S:
+            limit = max(1, int(records * _STEP_TARGET_S / seconds))
+        elif records == limit and seconds < _STEP_TARGET_S / 2:
             limit = min(2 * limit, self._max_records)
         self._limits[number] = limit
 
@@ -327,7 +327,7 @@ class Rounds:
         """
         self._observer.emit(events.Aborted(str(error)))
         self.aborts += 1
-        if self.aborts == MAX_ABORTS_IN_A_ROW:
+        if self.aborts == _MAX_ABORTS_IN_A_ROW:
             raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error
         if isinstance(error, RecordTooLargeError):
             self._tasks.record_was_too_large()
@@ -362,7 +362,7 @@ class Rounds:
         if self._ports.is_cut_off():
             return
         written_s = self._ports.clock.monotonic_s()
-        until_s = written_s + SAVE_TIMEOUT_S
+        until_s = written_s + _SAVE_TIMEOUT_S
         for task in tasks:
             self._take_snapshot(task, ending=True)
         while any(task.is_saving for task in tasks):
@@ -370,7 +370,7 @@ class Rounds:
                 return
             writing = [Part(task) for task in tasks if task.writes_snapshot]
             if not writing:
-                if self._ports.clock.monotonic_s() >= written_s + MARKER_TIMEOUT_S:
+                if self._ports.clock.monotonic_s() >= written_s + _MARKER_TIMEOUT_S:
                     return
                 self._watch.wait_for_readers(tasks)
                 continue

@@ -27,7 +27,7 @@ from stream_app.worker.stream_watch import CrowdedStreams, Learners, MissingLabe
 LOOK_INTERVAL_S = 1.0
 """Time between two slices."""
 
-LOOK_SLICE_S = 0.02
+_LOOK_SLICE_S = 0.02
 """Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
 
 
@@ -92,7 +92,7 @@ class StateWatch:
                 self._look_at_task(task, now_s)
         if not self._left:
             self._begin_pass(tasks)
-        while self._left and self._clock.monotonic_s() < now_s + LOOK_SLICE_S:
+        while self._left and self._clock.monotonic_s() < now_s + _LOOK_SLICE_S:
             task, name = self._left.pop()
             if task in tasks and task.state is TaskState.LIVE:
                 self._look_at_stream(task, task.live.task.stream(name))

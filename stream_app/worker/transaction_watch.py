@@ -13,10 +13,10 @@ from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.round_transaction import Part, output_partition
 
-UNREAD_INTERVAL_S = 1.0
+_UNREAD_INTERVAL_S = 1.0
 """Interval at which the worker asks whether its commits can be read; a snapshot takes two intervals."""
 
-MARKER_WAIT_S = 0.005
+_MARKER_WAIT_S = 0.005
 """Pause between two such questions while a worker saves its last snapshots."""
 
 
@@ -77,7 +77,7 @@ class TransactionWatch:
             renew: Restores a task of this worker from its beginning.
         """
         names = any(task.unnamed_ends is not None for task in tasks())
-        unreadable = self._unread.look(LOOK_INTERVAL_S if names else UNREAD_INTERVAL_S)
+        unreadable = self._unread.look(LOOK_INTERVAL_S if names else _UNREAD_INTERVAL_S)
         owned = {task.number for task in tasks()}
         for number in sorted({place.partition for place in unreadable} & owned):
             renew(number)
@@ -111,7 +111,7 @@ class TransactionWatch:
         """Look once whether everything that was written can be read; pause if not."""
         self._unread.look(0.0)
         if self._unread.places:
-            self._ports.clock.sleep(MARKER_WAIT_S)
+            self._ports.clock.sleep(_MARKER_WAIT_S)
         self.name_snapshots(tasks)
 
     def name_snapshots(self, tasks: Sequence[OwnedTask]) -> None:

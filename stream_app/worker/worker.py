@@ -32,7 +32,7 @@ from stream_app.worker.transaction_watch import TransactionWatch
 IDLE_POLL_S = 0.1
 """Longest wait in a poll, which returns at any news: a request to stop is noticed within this time."""
 
-READING_POLL_S = 0.01
+_READING_POLL_S = 0.01
 """The same during a restore: neither records of progress nor answers of a broker end a poll of the inputs."""
 
 LONGEST_SLEEP_S = 0.02
@@ -44,17 +44,17 @@ POLL_RECORDS = 10_000
 FENCE_WINDOW_S = 10.0
 """`transaction.timeout.ms`: a worker that is fenced sooner was not fenced because its own transaction timed out."""
 
-REFENCE_WINDOW_S = 300.0
+_REFENCE_WINDOW_S = 300.0
 """A worker that was fenced, restarted, and is fenced within this time has a rival of the same name: two such workers
 fence each other as fast as they start, and a start takes seconds, on a busy machine a minute."""
 
 GROUP_TIMEOUT_S = 30.0
 """Longest wait for the coordinator of the group at the start; a new cluster first creates the topic of the offsets."""
 
-OVERLAP_S = 1.0
+_OVERLAP_S = 1.0
 """Longest time in which a worker with full batches does nothing but poll, compute and commit."""
 
-MEMORY_INTERVAL_S = 60.0
+_MEMORY_INTERVAL_S = 60.0
 """Interval at which the memory of the tasks is reported."""
 
 
@@ -203,14 +203,14 @@ class Worker:
             self._rounds.is_full
             and self._only_gathers()
             and not any(task.is_saving or task.trimmer.is_busy for task in self.tasks)
-            and self._ports.clock.monotonic_s() < self._finished_s + OVERLAP_S
+            and self._ports.clock.monotonic_s() < self._finished_s + _OVERLAP_S
         )
 
     def _observe_memory(self) -> None:
         """Report memory once a minute: measuring a task of thousands of streams takes tens of milliseconds."""
         now_s = self._ports.clock.monotonic_s()
         if now_s >= self._memory_s:
-            self._memory_s = now_s + MEMORY_INTERVAL_S
+            self._memory_s = now_s + _MEMORY_INTERVAL_S
             for task in self.tasks:
                 self._observer.emit(events.MemoryAllocated(task.number, task.allocated_bytes))
 
@@ -225,7 +225,7 @@ class Worker:
         """Raise if another worker has our name, and not if our transaction timed out: that was open for long."""
         now = self._ports.clock.monotonic_s()
         is_early = now - self._rounds.began_s < FENCE_WINDOW_S
-        if self._was_fenced and is_early and now - self._started_s < REFENCE_WINDOW_S:
+        if self._was_fenced and is_early and now - self._started_s < _REFENCE_WINDOW_S:
             raise FencedAgainError(
                 f"fenced {now - self._started_s:.0f} s after the start: another worker runs as "
                 f"{self._config.application.instance!r}; give each worker its own application.instance"
@@ -258,8 +258,8 @@ class Worker:
             return 0.0
         new = self._owned.new
         if new:
-            return READING_POLL_S if not self._owned.unannounced else 0.0
-        longest = READING_POLL_S if any(task.state.is_restoring for task in self.tasks) else IDLE_POLL_S
+            return _READING_POLL_S if not self._owned.unannounced else 0.0
+        longest = _READING_POLL_S if any(task.state.is_restoring for task in self.tasks) else IDLE_POLL_S
         saves = any(task.writes_snapshot for task in self.tasks)
         if not saves and (self._rounds.is_starved or not any(map(_has_records, self.tasks))):
             return longest

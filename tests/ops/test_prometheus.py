@@ -58,7 +58,7 @@ def test_prometheus_reads_every_metric(prometheus: Prometheus) -> None:
     assert (target["health"], target["lastError"]) == ("up", "")
     found = set(prometheus.ask("label/__name__/values"))
     for metric in (*metrics.METRICS, *metrics.PROCESS_METRICS):
-        name = f"{metric.name}_bucket" if metric.kind is metrics.Kind.HISTOGRAM else metric.name
+        name = f"{metric.name}_bucket" if metric.kind is metrics.MetricKind.HISTOGRAM else metric.name
         assert name in found, name
     kinds = prometheus.ask("targets/metadata")
     declared = {metric.name.removesuffix("_total"): metric.kind for metric in metrics.METRICS}

@@ -20,7 +20,7 @@ from stream_app.config import (
     TaskSettings,
 )
 from stream_app.config.memory_bound import bound_of
-from stream_app.pipeline.degradation import Change, ChangeMonitor
+from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.merge import cut
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.pipeline.prequential import Prequential
@@ -127,13 +127,13 @@ def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
     return sums
 
 
-def changes_of(metric: Metric) -> Change:
+def changes_of(metric: Metric) -> DetectedChange:
     """Return what a metric says about changes."""
     flagged = (metric.change_flagged, metric.change_began, metric.gmean_before)
-    return Change(metric.changes, *flagged, metric.labels_to_recover)
+    return DetectedChange(metric.changes, *flagged, metric.labels_to_recover)
 
 
-def changes_after(scored: Sequence[tuple[int, int]]) -> Change:
+def changes_after(scored: Sequence[tuple[int, int]]) -> DetectedChange:
     """Return the same for these predicted and true classes, computed in one step."""
     predicted, labels = np.array(scored, np.int8).reshape(-1, 2).T.copy()
     after = Prequential(FADING).run(predicted, labels)

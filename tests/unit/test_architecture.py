@@ -218,3 +218,13 @@ def test_every_task_of_the_shell_draws_a_key() -> None:
                 assert re.search(r"secrets\.token_bytes\(HASH_KEY_BYTES\)", source), path
                 wrong.append(path.name)
     assert len(wrong) >= 4, wrong
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """Two classes of one name are two things that a reader takes for one."""
+    modules: dict[str, list[str]] = {}
+    for path in sorted(APPLICATION.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(str(path.relative_to(APPLICATION)))
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}

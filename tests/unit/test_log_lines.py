@@ -12,7 +12,7 @@ from stream_app.backends.clock import ManualClock
 from stream_app.log_lines import JsonFormatter, LogLine
 from stream_app.terminal import LogFormatter
 from stream_app.worker.reports import events
-from stream_app.worker.reports.log import Log
+from stream_app.worker.reports.log import EventLog
 
 FIELD = re.compile(r"{(\w+)")
 
@@ -45,7 +45,7 @@ def test_each_line_fills_its_fields(line: LogLine, caplog: pytest.LogCaptureFixt
 
 def test_each_event_has_the_fields_of_its_line() -> None:
     """A worker would end with an error when such an event comes, perhaps after months."""
-    log = Log(ManualClock())
+    log = EventLog(ManualClock())
     at_once = [kind for kind in events.logged() if log.handlers[kind] == log._write]
     assert len(at_once) > 10
     missing = [

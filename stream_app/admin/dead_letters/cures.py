@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 
 from stream_app.records import Reason
 
-INCURABLE = frozenset(
+_INCURABLE = frozenset(
     reason.text for reason in (Reason.UNDECODABLE, Reason.NOT_FINITE, Reason.BAD_ID, Reason.BAD_LABEL)
 )
 """The record itself is wrong, under every configuration."""
 
-CONDITIONAL = frozenset(reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE))
+_CONDITIONAL = frozenset(reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE))
 """The record is accepted only after a change of the configuration, the registered schemas or the stream's dimension."""
 
 
@@ -21,8 +21,8 @@ def warnings(reasons: Iterable[str]) -> Iterator[str]:
     for reason in sorted(set(reasons)):
         if reason == STOPPED:
             yield f"warning: {reason}: a resend makes the same dead letter again until `areba resume STREAM`"
-        if reason in INCURABLE | CONDITIONAL:
-            unless = " unless the configuration, the schema or the stream has changed" if reason in CONDITIONAL else ""
+        if reason in _INCURABLE | _CONDITIONAL:
+            unless = " unless the configuration, the schema or the stream has changed" if reason in _CONDITIONAL else ""
             yield (
                 f"warning: {reason}: a resend makes the same dead letter again{unless}; correct the producer, and let "
                 "it send the record again with the same id"

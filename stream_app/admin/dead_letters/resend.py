@@ -57,7 +57,7 @@ from stream_app.terminal import printable
 BATCH_RECORDS = 500
 """Dead letters sent back in one transaction: readers of the inputs wait for its end, and a kill loses no more work."""
 
-BATCH_BYTES = 8_000_000
+_BATCH_BYTES = 8_000_000
 """Size of one transaction: a tenth of a second at 100 MB/s."""
 
 END = object()
@@ -360,7 +360,7 @@ def _batches(sendings: Generator[_Sending | None], limit: int | None) -> Iterato
                 size += sending.size
                 sent += 1
             examined += sending is not END
-            is_full = len(batch) == BATCH_RECORDS or size >= BATCH_BYTES or examined == NEAR_RECORDS
+            is_full = len(batch) == BATCH_RECORDS or size >= _BATCH_BYTES or examined == NEAR_RECORDS
             if is_full or sending is END or sent == limit:
                 yield batch, examined
                 batch, size, examined = [], 0, 0

@@ -9,7 +9,7 @@ from stream_app.config import or_nearest
 from stream_app.errors import ConfigurationError
 from stream_app.records import REASONS
 
-UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """Milliseconds of the units in which users write how long ago something was."""
 
 
@@ -104,8 +104,8 @@ def parse_time(text: str, now_ms: int) -> int:
     Raises:
         ConfigurationError: The text does not have one of these forms.
     """
-    if text and text[-1] in UNIT_MS and text[:-1].isdecimal():
-        return now_ms - int(text[:-1]) * UNIT_MS[text[-1]]
+    if text and text[-1] in _UNIT_MS and text[:-1].isdecimal():
+        return now_ms - int(text[:-1]) * _UNIT_MS[text[-1]]
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -20,12 +20,12 @@ from stream_app.records import REASONS
 from stream_app.serialization.dead_letter import read_sent_back, read_start
 from stream_app.terminal import printable
 
-SHOWN_BYTES = 4_096
+_SHOWN_BYTES = 4_096
 """How many bytes of a key, a header or a value are shown; `--full` shows the whole value."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownLetter:
+class _ShownLetter:
     """One dead letter with its origin.
 
     Attributes:
@@ -58,7 +58,7 @@ class ShownLetter:
         yield from _lines(self.record, f"{self.topic}[{self.record.record_id.partition}]", self.sent_back)
         self.check()
         yield f"decoded      {_content_text(self.record.content)}"
-        yield from _hexadecimal(self.record.dead_letter.original.value or b"", None if full else SHOWN_BYTES)
+        yield from _hexadecimal(self.record.dead_letter.original.value or b"", None if full else _SHOWN_BYTES)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document: the fields of `dlq list`, and all bytes in Base64."""
@@ -87,7 +87,7 @@ class ShownLetter:
         }
 
 
-def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> ShownLetter:
+def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> _ShownLetter:
     """Read one dead letter.
 
     The rest of its partition is read to find out whether it was sent back. Parts that it left out are read from its
@@ -124,7 +124,7 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> ShownL
         sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
     with InputRecords(cluster, topic) as inputs:
         record, problem = inputs.completed(record)
-    return ShownLetter(record, topic.name, sent_back, problem)
+    return _ShownLetter(record, topic.name, sent_back, problem)
 
 
 def _other_kind(row: Row | None, record_id: RecordId) -> str:
@@ -177,7 +177,7 @@ def _event_time_text(time_ms: int) -> str:
 
 
 def _content_text(content: object) -> str:
-    return f"no: {content}" if isinstance(content, Exception) else printable(repr(content)[: 4 * SHOWN_BYTES])
+    return f"no: {content}" if isinstance(content, Exception) else printable(repr(content)[: 4 * _SHOWN_BYTES])
 
 
 def _base64(value: bytes | None) -> str | None:
@@ -191,8 +191,8 @@ def _size_text(value: bytes | None) -> str:
 def _bytes_text(value: bytes | None) -> str:
     if value is None:
         return "null"
-    if len(value) > SHOWN_BYTES:
-        return f"{_bytes_text(value[:SHOWN_BYTES])} and {len(value) - SHOWN_BYTES:,} bytes more"
+    if len(value) > _SHOWN_BYTES:
+        return f"{_bytes_text(value[:_SHOWN_BYTES])} and {len(value) - _SHOWN_BYTES:,} bytes more"
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ from stream_app.errors import TopicError
 from stream_app.records import REASONS, Reason
 from stream_app.serialization.wire_format import format_of
 
-OTHER_REASON = 255
+_OTHER_REASON = 255
 """Code of a reason that areba does not know, in the tables of `UnsentLetters`; 0 is an offset without an entry."""
 
 
@@ -67,7 +67,7 @@ class UnsentLetters:
         index = offset - self._low
         if index >= len(self._reasons):
             self._reasons.extend(bytes(max(index + 1 - len(self._reasons), len(self._reasons))))
-        self._reasons[index] = REASONS.get(reason, OTHER_REASON)
+        self._reasons[index] = REASONS.get(reason, _OTHER_REASON)
 
     def remove(self, offset: int) -> str | None:
         """Remove a dead letter that was sent back; return its reason, or None if it was not in the set."""
@@ -87,8 +87,8 @@ class UnsentLetters:
 
 def shown_reason(reason: str) -> str:
     """Return the text under which dead letters of a reason are counted."""
-    return _text_of(REASONS.get(reason, OTHER_REASON))
+    return _text_of(REASONS.get(reason, _OTHER_REASON))
 
 
 def _text_of(code: int) -> str:
-    return "of another program" if code == OTHER_REASON else Reason(code).text
+    return "of another program" if code == _OTHER_REASON else Reason(code).text

@@ -17,7 +17,7 @@ from stream_app.records import UNKNOWN_STREAM_NAME, stream_of_key
 TAIL_RECORDS = 2_000
 """Records that are read at the end of each input partition."""
 
-SPLIT_MS = 3_600_000
+_SPLIT_MS = 3_600_000
 """A stream is in two partitions if its newest records in both are at most this far apart in event time. Once its
 producers are corrected, the records in the wrong partition remain."""
 
@@ -45,7 +45,7 @@ class InputTails(NamedTuple):
                 known[partition] = max(time_ms, known.get(partition, time_ms))
         result = {}
         for stream, times in sorted(found.items()):
-            since_ms = max(times.values()) - SPLIT_MS
+            since_ms = max(times.values()) - _SPLIT_MS
             result[stream] = sorted(partition for partition, time_ms in times.items() if time_ms >= since_ms)
         return result
 

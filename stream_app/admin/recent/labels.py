@@ -16,7 +16,7 @@ from stream_app.records import Metric, Outcome, OutcomeKind, Prediction, stream_
 from stream_app.serialization.dead_letter import read_dead_letter
 from stream_app.serialization.wire_format import WireFormat
 
-METRICS_RECORDS = 20_000
+_METRICS_RECORDS = 20_000
 """Records that are read at the end of the metrics if a stream has no record among the newest.
 
 Its labels may have stopped long ago.
@@ -163,9 +163,9 @@ def _metrics(
             content = tail.content(row) if len(known) < 2 else None
             if isinstance(content, Metric) and content.champion:
                 known.append(content)
-        if tail.is_whole or records >= METRICS_RECORDS or all(found.get(name) for name in wanted):
+        if tail.is_whole or records >= _METRICS_RECORDS or all(found.get(name) for name in wanted):
             return found
-        records = METRICS_RECORDS
+        records = _METRICS_RECORDS
 
 
 def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[Metric], *, are_all: bool) -> LabelFlow:

@@ -28,7 +28,7 @@ ORDINARY = {
 """Reasons that are normal in small numbers, since such data has late and repeated records, with the question to ask.
 They need attention only if most records of a stream end so. The alert ArebaDeadLetters leaves out the same reasons."""
 
-LATE_LABELS = (Reason.LATE_LABEL.text, Reason.ORPHAN_LABEL.text)
+_LATE_LABELS = (Reason.LATE_LABEL.text, Reason.ORPHAN_LABEL.text)
 """The reasons whose dead letters say which setting decided."""
 
 MANY = 20
@@ -101,7 +101,7 @@ class Recent(NamedTuple):
             text = f"dead letters of {len(serious) - MAX_NAMED} more streams; look: areba dlq list"
             yield Problem(ProblemCode.DEAD_LETTERS, text, self.task)
         for name, problem in self.missing().items():
-            late = [one.offset for one in self.dead if one.reason in LATE_LABELS and one.stream == name]
+            late = [one.offset for one in self.dead if one.reason in _LATE_LABELS and one.stream == name]
             look = f"areba dlq show {self.task}:{late[-1]}, which names the setting" if late else "areba watch"
             yield self._problem(ProblemCode.LABELS_MISSING, name, f"{problem}; look: {look}")
         for code, found in ((ProblemCode.TABLE_NEAR_BOUND, self.crowded), (ProblemCode.OLD_EVENT_TIMES, self.old)):

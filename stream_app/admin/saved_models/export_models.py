@@ -17,12 +17,12 @@ from stream_app.snapshot.model_file import ModelFile, digest_of
 ID_DIGITS = 16
 """How many digits of a digest a table and the name of a file show."""
 
-SUFFIX = ".safetensors"
+_SUFFIX = ".safetensors"
 
-PLAIN_NAME = re.compile(r"[a-z0-9_-]{1,60}")
+_PLAIN_NAME = re.compile(r"[a-z0-9_-]{1,60}")
 """Names that stand in the name of a file as they are."""
 
-SHOWN_CHARACTERS = 60
+_SHOWN_CHARACTERS = 60
 """How much of another name does."""
 
 
@@ -110,8 +110,8 @@ def file_name(stream: str, learner: str) -> str:
     ignores case, and no name is too long for a file system.
     """
     names = stream, learner
-    if all(PLAIN_NAME.fullmatch(name) for name in names):
-        return f"{stream}.{learner}{SUFFIX}"
+    if all(_PLAIN_NAME.fullmatch(name) for name in names):
+        return f"{stream}.{learner}{_SUFFIX}"
     digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:ID_DIGITS]
-    shown = (quote(name, safe="")[:SHOWN_CHARACTERS] for name in names)
-    return f"{'.'.join(shown)}.{digest}{SUFFIX}"
+    shown = (quote(name, safe="")[:_SHOWN_CHARACTERS] for name in names)
+    return f"{'.'.join(shown)}.{digest}{_SUFFIX}"

@@ -13,7 +13,7 @@ import click
 from stream_app import __version__, log_lines
 from stream_app.cli.commands.options import CONFIG_OPTION
 from stream_app.cli.process import log_as_json
-from stream_app.cli.restart import Restarts, restart_process
+from stream_app.cli.restart import ProcessRestarts, restart_process
 from stream_app.config import load
 from stream_app.errors import ConfigurationError, RestartNeededError
 
@@ -48,7 +48,7 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
         instance=config.application.instance,
         brokers=config.kafka.bootstrap_servers,
     )
-    restarts = Restarts(tuple(restarted_at), tuple(outage_at))
+    restarts = ProcessRestarts(tuple(restarted_at), tuple(outage_at))
     try:
         run_worker(config, should_stop, restarts=restarts, was_fenced=was_fenced, adopts=adopts)
     except ConfigurationError as error:

@@ -15,7 +15,7 @@ First = TypeVar("First")
 Second = TypeVar("Second")
 Third = TypeVar("Third")
 
-AT_OPTION = click.option(
+_AT_OPTION = click.option(
     "--at",
     callback=lambda _context, _option, text: _offsets(text),
     help="EXAMPLES/LABELS: offsets of a commit, as the worker's log shows them; by default the newest commit.",
@@ -39,7 +39,7 @@ def state() -> None:
 @state.command("list")
 @CONFIG_OPTION
 @TASKS_OPTION
-@AT_OPTION
+@_AT_OPTION
 @JSON_LINES_OPTION
 def list_command(path: Path, tasks: Sequence[int], at: tuple[int, int] | None, *, as_json: bool) -> None:
     """List all streams and learners: method, size, updates, digest.
@@ -81,7 +81,7 @@ def list_command(path: Path, tasks: Sequence[int], at: tuple[int, int] | None, *
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @CONFIG_OPTION
 @TASK_OPTION
-@AT_OPTION
+@_AT_OPTION
 @click.option("--all", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save all learners here.")
 @click.option("--overwrite", is_flag=True, help="With --all: replace an earlier backup in this folder.")
 def export_command(

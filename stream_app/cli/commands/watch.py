@@ -15,20 +15,22 @@ from stream_app.errors import ConfigurationError
 from stream_app.terminal import Terminal, say
 
 if TYPE_CHECKING:
-    from stream_app.monitor.figures import Figures
+    from stream_app.monitor.figures import LiveFigures
     from stream_app.monitor.watcher import Watcher
 
-STREAM_OPTION = click.option("--stream", "streams", multiple=True, help="Only this stream; may be given several times.")
+_STREAM_OPTION = click.option(
+    "--stream", "streams", multiple=True, help="Only this stream; may be given several times."
+)
 
 SEARCH_REPORT_S = 10.0
 
-NEWEST = 10
+_NEWEST = 10
 """Records that `areba tail` prints if neither a time nor a number is given, as `tail` prints lines."""
 
 
 @click.command()
 @CONFIG_OPTION
-@STREAM_OPTION
+@_STREAM_OPTION
 @click.option("--once", is_flag=True, help="Print the figures once and exit.")
 @JSON_LINES_OPTION
 @click.option(
@@ -94,11 +96,11 @@ def _follow(watcher: "Watcher", title: str, streams: Sequence[str], interval_s: 
             watcher.update()
 
 
-def _printer(title: str, *, as_json: bool) -> "Callable[[Figures], None]":
+def _printer(title: str, *, as_json: bool) -> "Callable[[LiveFigures], None]":
     """Return what prints figures once: as a table, or as JSON with the notes on standard error."""
     from stream_app.monitor.table import figures_table  # noqa: PLC0415  (see run)
 
-    def print_json(figures: "Figures") -> None:
+    def print_json(figures: "LiveFigures") -> None:
         now_ms = time.time_ns() // 1_000_000
         for stream in figures.streams:
             for row in stream.rows():
@@ -112,7 +114,7 @@ def _printer(title: str, *, as_json: bool) -> "Callable[[Figures], None]":
 @click.command()
 @click.argument("topic")
 @CONFIG_OPTION
-@STREAM_OPTION
+@_STREAM_OPTION
 @click.option(
     "--since",
     metavar="TIME",
@@ -122,7 +124,7 @@ def _printer(title: str, *, as_json: bool) -> "Callable[[Figures], None]":
 @click.option(
     "--limit",
     type=click.IntRange(0, 100_000),
-    help=f"Of the existing records, print only this many, the newest; {NEWEST} unless --since is given.",
+    help=f"Of the existing records, print only this many, the newest; {_NEWEST} unless --since is given.",
 )
 @click.option(
     "--id",
@@ -173,7 +175,7 @@ def tail(
     if id_ is not None and name in {config.topics.progress, config.topics.metrics}:
         raise ConfigurationError(f"--id: the records of {name} have no id; omit it")
     if limit is None and since is None and id_ is None:
-        limit = NEWEST
+        limit = _NEWEST
     since_ms = None if since is None else parse_time(since, SystemClock().now_ms())
     wire_format = format_of(config.serialization)
     cluster = connect(config)

@@ -23,7 +23,7 @@ from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.tables import new_table, view_of
 from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, Method, array_part
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, grow_sizes, new_tables
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, grow_sizes, new_tables
 from stream_app.learners.queues import gather_one
 from stream_app.records import Longs
 
@@ -57,7 +57,7 @@ def _adapt(own: _Costs, sizes: NDArray[np.float64]) -> None:
 
 
 @compiled
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in, with the cost of its class; change the costs if it is time."""
     own, state = _own(learner.own), learner.state
     grow_sizes(state, label)

@@ -39,7 +39,7 @@ from stream_app.learners.method import CLASS_SIZES, QUEUES, Functions, LearningM
 from stream_app.learners.method_state import (
     NEGATIVE,
     POSITIVE,
-    Learner,
+    LearnerView,
     MethodTables,
     grow_sizes,
     new_queues,
@@ -56,7 +56,7 @@ _own = view_of(_Areba)
 
 
 @compiled
-def _adapt(learner: Learner) -> None:
+def _adapt(learner: LearnerView) -> None:
     """Adapt the capacities, lines 19 to 45 of the algorithm."""
     queues, sizes, budget = learner.queues, learner.state.sizes, _own(learner.own).budget
     lengths, capacities = queues.lengths, queues.capacities
@@ -78,7 +78,7 @@ def _adapt(learner: Learner) -> None:
 
 
 @compiled
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in, lines 13 to 45; return the number of examples to learn."""
     grow_sizes(learner.state, label)
     append(learner.queues, learner.inputs, slot, label, label)
@@ -87,7 +87,7 @@ def _admit(learner: Learner, slot: int, label: int) -> int:
 
 
 @compiled
-def _correct(learner: Learner, slot: int, label: int) -> None:
+def _correct(learner: LearnerView, slot: int, label: int) -> None:
     """Change the class of an example that is in a queue."""
     queues = learner.queues
     age = age_of(queues, learner.inputs, slot, 1 - label)

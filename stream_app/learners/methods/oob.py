@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.jit.tables import Mark, new_table, view_of
+from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, Method, array_part
-from stream_app.learners.method_state import Learner, MethodState, grow_sizes, new_tables
+from stream_app.learners.method_state import LearnerView, MethodState, grow_sizes, new_tables
 from stream_app.learners.poisson import TABLE_SIZE, WORDS, draw, new_generator
 from stream_app.learners.queues import gather_one
 from stream_app.records import Words
@@ -38,8 +38,8 @@ class _Draws(NamedTuple):
     """The own state of OOB and UOB: see `poisson`."""
 
     generator: Words
-    words: Annotated[Words, Mark.SHARED]
-    table: Annotated[NDArray[np.float64], Mark.SHARED]
+    words: Annotated[Words, ArrayMark.SHARED]
+    table: Annotated[NDArray[np.float64], ArrayMark.SHARED]
 
 
 _own = view_of(_Draws)
@@ -56,7 +56,7 @@ def oversampling_rate(state: MethodState, label: int) -> float:
 
 
 @compiled
-def admit_drawn(learner: Learner, slot: int, label: int, rate: float) -> int:
+def admit_drawn(learner: LearnerView, slot: int, label: int, rate: float) -> int:
     """Let each network take as many steps on the example as it draws; return the number of examples."""
     own = _own(learner.own)
     draw(own.generator, own.words, own.table, rate, learner.state.steps, learner.state.networks)
@@ -64,7 +64,7 @@ def admit_drawn(learner: Learner, slot: int, label: int, rate: float) -> int:
 
 
 @compiled
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
     grow_sizes(learner.state, label)
     return admit_drawn(learner, slot, label, oversampling_rate(learner.state, label))

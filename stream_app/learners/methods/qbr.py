@@ -15,7 +15,7 @@ example that enters it.
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.learners.method import QUEUES, Functions, LearningMethod, Method, check_budget
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, Queues, new_queues, new_tables
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, Queues, new_queues, new_tables
 from stream_app.learners.queues import age_of, append, gather, move_to_class
 
 
@@ -26,7 +26,7 @@ def _grow(queues: Queues, label: int) -> None:
 
 
 @compiled
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in, lines 11 to 25; return the number of examples to learn."""
     append(learner.queues, learner.inputs, slot, label, label)
     _grow(learner.queues, label)
@@ -34,7 +34,7 @@ def _admit(learner: Learner, slot: int, label: int) -> int:
 
 
 @compiled
-def _correct(learner: Learner, slot: int, label: int) -> None:
+def _correct(learner: LearnerView, slot: int, label: int) -> None:
     """Change the class of an example that is in a queue."""
     age = age_of(learner.queues, learner.inputs, slot, 1 - label)
     if age >= 0:

@@ -19,7 +19,7 @@ from stream_app.learners.method import (
     queue_fits,
     queue_rows,
 )
-from stream_app.learners.method_state import Learner, MethodTables, new_queues, new_tables
+from stream_app.learners.method_state import LearnerView, MethodTables, new_queues, new_tables
 from stream_app.learners.queues import age_of, append, gather, row_of_age
 
 _WINDOW = 0
@@ -27,14 +27,14 @@ _WINDOW = 0
 
 
 @compiled
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in; return the number of examples to learn."""
     append(learner.queues, learner.inputs, slot, label, _WINDOW)
     return gather(learner, _WINDOW, 0)
 
 
 @compiled
-def _correct(learner: Learner, slot: int, label: int) -> None:
+def _correct(learner: LearnerView, slot: int, label: int) -> None:
     """Change the class of an example in the window."""
     age = age_of(learner.queues, learner.inputs, slot, _WINDOW)
     if age >= 0:

@@ -10,7 +10,7 @@ learn nothing before the first example of the other class.
 
 from stream_app.jit.compiler import compiled
 from stream_app.learners.method import Functions, LearningMethod
-from stream_app.learners.method_state import Learner, MethodState, grow_sizes
+from stream_app.learners.method_state import LearnerView, MethodState, grow_sizes
 from stream_app.learners.methods.oob import admit_drawn, bagging
 
 
@@ -25,7 +25,7 @@ def undersampling_rate(state: MethodState, label: int) -> float:
 
 
 @compiled
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
     grow_sizes(learner.state, label)
     return admit_drawn(learner, slot, label, undersampling_rate(learner.state, label))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_app.jit.compiler import inlined
 from stream_app.jit.memory import offset_pointer
-from stream_app.jit.tables import Mark
+from stream_app.jit.tables import ArrayMark
 from stream_app.records import Floats, Longs
 
 ZERO: Any = np.int64(0)
@@ -74,11 +74,11 @@ class DenseNetworks(NamedTuple):
     powers: NDArray[np.float64]
     rates: NDArray[np.float64]
     updates: Longs
-    start: Annotated[Longs, Mark.SHARED]
-    places: Annotated[Longs, Mark.SHARED]
-    work: Annotated[Floats, Mark.SHARED]
+    start: Annotated[Longs, ArrayMark.SHARED]
+    places: Annotated[Longs, ArrayMark.SHARED]
+    work: Annotated[Floats, ArrayMark.SHARED]
     work_elements: int
-    sums: Annotated[NDArray[np.float64], Mark.SHARED]
+    sums: Annotated[NDArray[np.float64], ArrayMark.SHARED]
 
 
 @inlined

@@ -13,7 +13,7 @@ from stream_app.records import Bytes, Integers, Kind, Longs, MarkKind, Reason, S
 
 NUMBERS = frozenset(map(int, Reason))
 
-IS_MALFORMED = np.array([number in NUMBERS and Reason(number).malformed for number in range(256)])
+_IS_MALFORMED = np.array([number in NUMBERS and Reason(number).malformed for number in range(256)])
 """bool `[256]`, by number of a reason: whether the record alone is the cause."""
 
 
@@ -132,7 +132,7 @@ def judged(
     for side in Side:
         decoded, raw = batch.decoded[side], batch.raw[side]
         positions = np.flatnonzero(batch.merged.sides == side)  # rows keep their order
-        malformed = IS_MALFORMED[reasons[positions]]
+        malformed = _IS_MALFORMED[reasons[positions]]
         streams = decoded.streams
         if len(decoded.stream_names):
             new = streams >= decoded.known

@@ -30,13 +30,13 @@ ENOUGH = 100
 """The fewest labels that make a usual delay, the fewest closed examples that make a share, and the fewest waiting
 labels that are a problem."""
 
-USUAL_SHARE = 0.99
+_USUAL_SHARE = 0.99
 """The share of delays that are at most the usual delay."""
 
 SKEW_MS = 1_000
 """Examples and labels come from two topics: labels of the same time can be read this much later."""
 
-CHANCE = 0.001
+_CHANCE = 0.001
 """A silence with a lower probability is taken to have a cause."""
 
 
@@ -68,7 +68,7 @@ class LabelFlow(NamedTuple):
             silence_ms is not None
             and usual_ms is not None
             and silence_ms > 2 * usual_ms
-            and (1.0 - USUAL_SHARE * self.labelled_share) ** self.overdue < CHANCE
+            and (1.0 - _USUAL_SHARE * self.labelled_share) ** self.overdue < _CHANCE
         ):
             silence_s, usual_s = silence_ms / 1000, usual_ms / 1000
             return f"no label was joined for {silence_s:,.1f} s of event time; the usual delay is {usual_s:,g} s"
@@ -128,7 +128,7 @@ def _newest_join(outcomes: Bytes, times: Longs, first: int, end: int) -> int:
 
 def _usual_delay_ms(delays: Longs, labelled: int) -> int:
     """Return the delay that `metrics` publish as `delay_ms_p99`: the middle of its bucket in the join's histogram."""
-    bucket = int(np.searchsorted(np.cumsum(delays), np.ceil(USUAL_SHARE * labelled)))
+    bucket = int(np.searchsorted(np.cumsum(delays), np.ceil(_USUAL_SHARE * labelled)))
     if bucket < EXACT_DELAYS_MS:
         return bucket
     doublings, step = divmod(bucket - EXACT_DELAYS_MS, DELAY_STEPS)

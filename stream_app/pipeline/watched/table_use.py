@@ -14,10 +14,10 @@ from stream_app.join.constants import Counter, SlotState
 from stream_app.join.stream_join import StreamJoin
 from stream_app.pipeline.watched.label_flow import LabelFlow
 
-NEAR = 0.9
+_NEAR = 0.9
 """The share of its bound from which on a table is about to be full."""
 
-RESENT_MS = 300_000
+_RESENT_MS = 300_000
 """A producer sends a record again within this time, if at all: its client gives up after two minutes by default."""
 
 HOUR_MS = 3_600_000
@@ -60,12 +60,12 @@ class TableUse(NamedTuple):
 
     def crowding(self, join: JoinSettings) -> Crowding | None:
         """Return which table is about to lose what is needed; None if no table is."""
-        if self.waiting >= NEAR * join.max_waiting_per_stream:
+        if self.waiting >= _NEAR * join.max_waiting_per_stream:
             return Crowding(
                 f"{self.waiting:,} labels wait for examples, join.max_waiting_per_stream is "
                 f"{join.max_waiting_per_stream:,}: the oldest become dead letters"
             )
-        if self.waiting_bytes >= NEAR * join.max_waiting_bytes_per_stream:
+        if self.waiting_bytes >= _NEAR * join.max_waiting_bytes_per_stream:
             return Crowding(
                 f"the labels that wait for examples have {self.waiting_bytes:,} bytes, join."
                 f"max_waiting_bytes_per_stream is {join.max_waiting_bytes_per_stream:,}: the oldest become dead letters"
@@ -75,7 +75,7 @@ class TableUse(NamedTuple):
     def _pending(self, most: int) -> Crowding | None:
         """Say whether examples are evicted; this costs nothing if all labels that come at all come sooner."""
         reach_ms, usual_ms = self.pending_ms, self.usual_delay_ms
-        if self.pending < NEAR * most or reach_ms is None or (usual_ms is not None and 2 * usual_ms < reach_ms):
+        if self.pending < _NEAR * most or reach_ms is None or (usual_ms is not None and 2 * usual_ms < reach_ms):
             return None
         text = (
             f"{self.pending:,} examples wait, join.max_pending_per_stream is {most:,}: the oldest are evicted after "
@@ -86,7 +86,7 @@ class TableUse(NamedTuple):
         return Crowding(f"{text}; no label has come so far: a label that takes longer is lost", is_certain=False)
 
     def _closed(self, most: int) -> Crowding | None:
-        if not most or self.closed < NEAR * most or self.closed_ms is None or self.closed_ms >= RESENT_MS:
+        if not most or self.closed < _NEAR * most or self.closed_ms is None or self.closed_ms >= _RESENT_MS:
             return None
         return Crowding(
             f"the ids of {self.closed:,} closed examples are remembered, join.max_closed_per_stream is {most:,}: an "

@@ -25,17 +25,17 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.records import Metric, Outcome, Prediction
-from stream_app.verify.metrics.restarts import ActsBefore, Restarts
+from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.output_checks import Output
 
-MAX_OPEN_EXAMPLES = 500_000
+_MAX_OPEN_EXAMPLES = 500_000
 """Examples whose predictions are kept: as many as five streams may have pending at once, some 200 MB."""
 
 ROUNDING = 1e-12
 """When the only weight of a sum is taken out, rounding may leave up to this share of it."""
 
 SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
-SCORES = ("recall", "specificity", "gmean")
+_SCORES = ("recall", "specificity", "gmean")
 
 Content = TypeVar("Content")
 
@@ -58,7 +58,7 @@ def grouped(predictions: Iterable[Output[Prediction]]) -> Iterator[Group]:
         yield group
 
 
-class Ahead(Generic[Content]):
+class _Ahead(Generic[Content]):
     """An iterator whose next item can be looked at before it is taken."""
 
     def __init__(self, items: Iterable[Content]) -> None:
@@ -201,7 +201,7 @@ class Recount:
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
         corrections: Mapping[int, int],
-        restarts: Restarts,
+        restarts: FigureRestarts,
     ) -> None:
         self.unknown = 0
         self._restarts = restarts
@@ -209,7 +209,7 @@ class Recount:
         self._corrected = frozenset(corrections.values())
         self._fading = fading
         self._groups = grouped(predictions)
-        self._outcomes = Ahead(outcomes)
+        self._outcomes = _Ahead(outcomes)
         self._answers: dict[tuple[str, str], deque[Mapping[str, int]]] = {}
         self._streams: dict[str, list[_Stream]] = {}  # by name, one for the time up to each reset, and the last
 
@@ -302,7 +302,7 @@ class Recount:
 
     def _answers_to(self, stream: str, id_: str) -> Mapping[str, int]:
         """Return the class that each learner predicted for this example; empty if no prediction is found."""
-        while (stream, id_) not in self._answers and len(self._answers) < MAX_OPEN_EXAMPLES:
+        while (stream, id_) not in self._answers and len(self._answers) < _MAX_OPEN_EXAMPLES:
             group = next(self._groups, None)
             if group is None:
                 break
@@ -326,7 +326,7 @@ def _differences(metric: Metric, sums: list[float]) -> Iterator[str]:
     for name, value in zip(SUMS, sums, strict=True):
         if getattr(metric, name) != value:
             yield f"{name} is {getattr(metric, name)}, predictions and labels give {value}"
-    for name, score in zip(SCORES, _scores(sums), strict=True):
+    for name, score in zip(_SCORES, _scores(sums), strict=True):
         if getattr(metric, name) != score:
             yield f"{name} is {getattr(metric, name)}, predictions and labels give {score}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from stream_app.config import TaskSettings
-from stream_app.verify.reference_state import Reported, Stream
+from stream_app.verify.reference_state import ReferenceStream, Reported
 
 Model: TypeAlias = tuple[str, str]
 """A stream and a learner."""
@@ -39,7 +39,7 @@ class _Reset(NamedTuple):
 
 
 @dataclass
-class Restarts:
+class FigureRestarts:
     """The acts of one task that let figures begin again, in the order of progress."""
 
     _reported: Counter[Model] = field(default_factory=Counter)
@@ -51,7 +51,7 @@ class Restarts:
         """Count a record of metrics that must have been published."""
         self._reported[event.stream, event.learner] += 1
 
-    def reset(self, stream: Stream) -> None:
+    def reset(self, stream: ReferenceStream) -> None:
         """Note that a stream, which is as it was before, was reset."""
         reported = {learner: count for (name, learner), count in self._reported.items() if name == stream.name}
         self._resets[stream.name].append(_Reset(stream.labelled, reported))

@@ -7,8 +7,8 @@ from stream_app.config import Config
 from stream_app.records import Metric, Outcome, Prediction
 from stream_app.verify.metrics.changes import change_fault
 from stream_app.verify.metrics.recount import Recount
-from stream_app.verify.metrics.restarts import ActsBefore, Restarts
-from stream_app.verify.results import MAX_FINDINGS, Code, Figures, Findings
+from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
+from stream_app.verify.results import MAX_FINDINGS, Code, Findings, StreamTotals
 from stream_app.verify.topic_reader import PartitionReader
 
 
@@ -23,7 +23,7 @@ class MetricsTopicCheck:
         self._wrong: list[tuple[int, str]] = []
         self._last: dict[tuple[str, str], tuple[int, Metric]] = {}
 
-    def read(self, reader: PartitionReader, restarts: Restarts, corrections: Mapping[int, int]) -> Iterator[str]:
+    def read(self, reader: PartitionReader, restarts: FigureRestarts, corrections: Mapping[int, int]) -> Iterator[str]:
         """Compare each record with the one before it and with a recount; yield notes.
 
         Args:
@@ -63,12 +63,12 @@ class MetricsTopicCheck:
             text = f"{recount.unknown:,} {text}"
             yield f"{where}: {text}"
 
-    def finish(self, figures: Mapping[str, Figures]) -> None:
+    def finish(self, figures: Mapping[str, StreamTotals]) -> None:
         """Add the findings of the recount, and compare the last metrics with the counts of outcomes."""
         for place, text in self._wrong[:MAX_FINDINGS]:
             self._add(Code.WRONG_METRIC, place, text)
         for (stream, learner), (offset, metric) in self._last.items():
-            counts = figures.get(stream, Figures())
+            counts = figures.get(stream, StreamTotals())
             for what, counted, most in (
                 ("labelled", metric.labelled, counts.joined),
                 ("examples", metric.examples, counts.champion_predictions),

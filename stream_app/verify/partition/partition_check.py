@@ -14,16 +14,16 @@ from stream_app.snapshot.stops import stopped_text
 from stream_app.verify.audit import NOTHING_DELETED, PartitionAudit
 from stream_app.verify.manifest_check import ManifestCheck
 from stream_app.verify.metrics.topic_check import MetricsTopicCheck
-from stream_app.verify.output_checks import Names
+from stream_app.verify.output_checks import TopicNames
 from stream_app.verify.partition.deleted import DeletedRecords, Fate, Horizon
 from stream_app.verify.partition.sent_back import SentBack
-from stream_app.verify.progress_check import ProgressCheck, Step, ends_of
-from stream_app.verify.results import Code, Figures, Findings, Scope
+from stream_app.verify.progress_check import ProgressCheck, ProgressStep, ends_of
+from stream_app.verify.results import Code, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import Ended
 from stream_app.verify.second_run.partition_rows import open_rerun
 from stream_app.verify.second_run.rerun import Rerun
 from stream_app.verify.second_run.start import Start
-from stream_app.verify.topic_reader import Inputs, PartitionReader
+from stream_app.verify.topic_reader import InputReader, PartitionReader
 
 
 class Checked(NamedTuple):
@@ -39,7 +39,7 @@ class Checked(NamedTuple):
         ended: What a checkpoint holds; None where no fresh run came to its end.
     """
 
-    figures: Mapping[str, Figures]
+    figures: Mapping[str, StreamTotals]
     notes: Sequence[str]
     scope: Scope
     commits: int = 0
@@ -92,7 +92,9 @@ class PartitionCheck:
         self._partition = partition
         self._findings = findings
         self._manifests = manifests
-        self._names = Names((topics.examples, topics.labels), topics.predictions, topics.outcomes, topics.dead_letters)
+        self._names = TopicNames(
+            (topics.examples, topics.labels), topics.predictions, topics.outcomes, topics.dead_letters
+        )
         self._progress = topics.progress
         self._notes: list[str] = []
         self._deleted = DeletedRecords(partition, topics, findings, self._notes, is_accepted=how.accepts_deleted)
@@ -251,7 +253,7 @@ class PartitionCheck:
 
     # Progress ---------------------------------------------------------------------------------------------------------
 
-    def _take(self, step: Step, audit: PartitionAudit, inputs: Sequence[Inputs]) -> None:
+    def _take(self, step: ProgressStep, audit: PartitionAudit, inputs: Sequence[InputReader]) -> None:
         """Let the audit follow one commit or act."""
         record = step.record
         if isinstance(record, Commit):
@@ -280,7 +282,7 @@ class PartitionCheck:
     def _take_range(
         self,
         audit: PartitionAudit,
-        inputs: Sequence[Inputs],
+        inputs: Sequence[InputReader],
         ends: tuple[int, int],
         fates: Mapping[str, Fate] = NOTHING_DELETED,
     ) -> None:
@@ -321,7 +323,7 @@ class PartitionCheck:
 
     # Inputs -----------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, reader: PartitionReader, side: Side, end: int, sent_back: SentBack) -> Inputs:
+    def _inputs(self, reader: PartitionReader, side: Side, end: int, sent_back: SentBack) -> InputReader:
         """Open an input, up to the last record that is committed or that a manifest names."""
         topic = self._names.inputs[side]
         manifests = [manifest for manifest in self._manifests if manifest.end(topic, self._partition)]
@@ -330,7 +332,7 @@ class PartitionCheck:
             text = f"{topic}[{self._partition}]: {last - end:,} records of the manifests are not yet processed"
             self._notes.append(text)
         counters = [manifest.counter(topic, self._partition, side) for manifest in manifests]
-        return Inputs(side, reader.inputs(topic, last), [sent_back.observe_input(topic, end), *counters])
+        return InputReader(side, reader.inputs(topic, last), [sent_back.observe_input(topic, end), *counters])
 
     # A fresh run ------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from stream_app.verify.second_run.start import Start
 from stream_app.verify.topic_reader import PartitionReader
 
 
-class Continued(NamedTuple):
+class _ContinuedFindings(NamedTuple):
     """What was found, apart from the findings.
 
     Attributes:
@@ -63,7 +63,7 @@ class ContinuedCheck:
         self._reader = reader
         self._findings = findings
 
-    def run(self, last: Commit | None, is_running: Callable[[], bool]) -> Continued:
+    def run(self, last: Commit | None, is_running: Callable[[], bool]) -> _ContinuedFindings:
         """Check everything between the state and the last commit.
 
         Args:
@@ -86,7 +86,7 @@ class ContinuedCheck:
         state, models = rerun.state(), rerun.models()
         where = None if state is None else ended(self._partition, state, start.since, rerun.output_ends())
         end, found = _end(rerun, start, progress.ends), tuple(horizons.values())
-        return Continued(commits, records, end, where, models, rerun.stopped, found, lacks_outputs)
+        return _ContinuedFindings(commits, records, end, where, models, rerun.stopped, found, lacks_outputs)
 
     def _records(self) -> Iterator[tuple[int, Commit | Act]]:
         """Yield the records of progress after the state; compare the state's commit record while it is there."""

@@ -9,7 +9,7 @@ from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS
 from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.verify.partition.deleted import Horizon
 from stream_app.verify.results import Findings
-from stream_app.verify.second_run.rerun import OutputTopic, Rerun
+from stream_app.verify.second_run.rerun import Rerun, RerunTopic
 from stream_app.verify.second_run.start import Start
 from stream_app.verify.topic_reader import PartitionReader
 
@@ -28,7 +28,7 @@ def open_rerun(
     for name in OUTPUT_TOPICS:
         horizon = horizons[name.replace("-", "_")]
         read = partial(_letters, reader) if name == DEAD_LETTERS else reader.rows
-        outputs[name] = OutputTopic(horizon.topic, partial(read, horizon.topic), horizon)
+        outputs[name] = RerunTopic(horizon.topic, partial(read, horizon.topic), horizon)
     begins = begin.ends if isinstance(begin, Start) else begin
     return Rerun(
         partition,

@@ -4,7 +4,7 @@
 application are run again from the first record on, or from a state of the task, and every output must be equal to the
 bit, so that the scores and the models of all learners are compared too. After a difference the comparison continues.
 
-Memory: one task, and `AHEAD_RECORDS` expected and found records of each output topic.
+Memory: one task, and `_AHEAD_RECORDS` expected and found records of each output topic.
 """
 
 import secrets
@@ -30,14 +30,14 @@ from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import RerunState, state_of
 from stream_app.verify.second_run.start import Start
 
-AHEAD_RECORDS = 1_000
+_AHEAD_RECORDS = 1_000
 """A record that is not where it should be is searched for within this many records."""
 
-MAX_DIFFERENCES = 100
+_MAX_DIFFERENCES = 100
 """Differences of one topic of one partition that are reported; after this many, it is plainly another log."""
 
 
-class Cells(NamedTuple):
+class _Cells(NamedTuple):
     """An output record without its offset and its time in the log."""
 
     key: bytes | None
@@ -54,7 +54,7 @@ class _Topic:
     rows: Iterator[Row]
     findings: Findings
     decode: Callable[[bytes | None], object]
-    wanted: deque[Cells] = field(default_factory=deque)
+    wanted: deque[_Cells] = field(default_factory=deque)
     found: deque[Row] = field(default_factory=deque)
     last: int = -1
     differences: int = 0
@@ -65,11 +65,11 @@ class _Topic:
             return
         is_kept = fate == "kept"
         for row, cells in enumerate(zip(records.keys, records.values, strict=True)):
-            wanted = Cells(*cells, tuple(records.headers.get(row, ())))
+            wanted = _Cells(*cells, tuple(records.headers.get(row, ())))
             is_kept = is_kept or (self._look_ahead(1) and _cells(self.found[0]) == wanted)
             if is_kept:
                 self.wanted.append(wanted)
-        while len(self.wanted) > AHEAD_RECORDS:
+        while len(self.wanted) > _AHEAD_RECORDS:
             self._compare()
 
     def finish(self, *, running: bool) -> None:
@@ -98,7 +98,7 @@ class _Topic:
         self._look_ahead(1)
         if self.found and _cells(self.found[0]) == self.wanted[0]:
             self._pass()
-        elif self.differences >= MAX_DIFFERENCES:
+        elif self.differences >= _MAX_DIFFERENCES:
             self.wanted.popleft()
             self._pass(wanted=False)
         else:
@@ -112,7 +112,7 @@ class _Topic:
 
     def _differ(self) -> None:
         """Report a record that is missing, should not be there, or is another one."""
-        self._look_ahead(AHEAD_RECORDS)
+        self._look_ahead(_AHEAD_RECORDS)
         expected = self.wanted[0]
         ahead = next((place for place, row in enumerate(self.found) if _cells(row) == expected), None)
         here = _cells(self.found[0]) if self.found else None
@@ -142,13 +142,13 @@ class _Topic:
         self.differences += 1
         self.findings.add(code, self.name, self.partition, offset, text)
 
-    def _named(self, cells: Cells) -> str:
+    def _named(self, cells: _Cells) -> str:
         """Name a record by stream, id and learner."""
         record = self.decode(cells.value)
         names = [f"{name} {getattr(record, name)}" for name in ("stream", "id", "learner") if hasattr(record, name)]
         return f"the record of {', '.join(names)}" if names else "a record"
 
-    def _differences(self, here: Cells, fresh: Cells) -> Iterator[str]:
+    def _differences(self, here: _Cells, fresh: _Cells) -> Iterator[str]:
         """Yield what differs between the topic and a fresh run."""
         for name in ("key", "headers"):
             one, two = getattr(here, name), getattr(fresh, name)
@@ -166,11 +166,11 @@ class _Topic:
                 yield f"{each.name} {mine}, not {theirs}"
 
 
-def _cells(row: Row) -> Cells:
-    return Cells(row.key, row.value, tuple(row.headers))
+def _cells(row: Row) -> _Cells:
+    return _Cells(row.key, row.value, tuple(row.headers))
 
 
-class OutputTopic(NamedTuple):
+class RerunTopic(NamedTuple):
     """An output topic: its full name, what yields its records from an offset on, and what was deleted of it."""
 
     topic: str
@@ -229,7 +229,7 @@ class Rerun:
         inputs: tuple[str, str],
         progress: str,
         sides: tuple[Iterable[Row], Iterable[Row]],
-        outputs: Mapping[str, OutputTopic],
+        outputs: Mapping[str, RerunTopic],
         findings: Findings,
         decode: Callable[[bytes | None], object],
         begin: tuple[int, int] | Start,

@@ -34,7 +34,7 @@ class Counting:
                 on(events.Assigned, self._assigned),
                 on(events.Revoked, self._revoked),
                 on(events.RestoreBegan, self._restore_began),
-                on(events.Restored, self._restored),
+                on(events.TaskRestored, self._restored),
                 on(events.TransactionCommitted, self._transaction_committed),
                 on(events.Aborted, lambda _: figures.add(metrics.ABORTED_TRANSACTIONS, 1)),
                 on(events.BatchCommitted, self._batch_committed),
@@ -70,7 +70,7 @@ class Counting:
     def _restore_began(self, event: events.RestoreBegan) -> None:
         self._restore_began_s[event.task] = self._clock.monotonic_s()
 
-    def _restored(self, event: events.Restored) -> None:
+    def _restored(self, event: events.TaskRestored) -> None:
         now_s = self._clock.monotonic_s()
         began_s = self._restore_began_s.pop(event.task, now_s)
         self._figures.set(metrics.RESTORE_SECONDS, now_s - began_s, task=event.task)

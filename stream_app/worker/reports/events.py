@@ -55,7 +55,7 @@ def _event(
 
 
 @_event()
-class TaskEvent(Event):
+class _TaskEvent(Event):
     """Something that happened to a task."""
 
     task: int
@@ -126,7 +126,7 @@ class Revoked(Event):
 
 
 @_event("continued", _INFO, " task={task} sequence={sequence}")
-class Continued(TaskEvent):
+class TaskContinued(_TaskEvent):
     """The group has given a task back to its last owner.
 
     Nobody has committed anything for it in between, so the task continues without a restore.
@@ -137,12 +137,12 @@ class Continued(TaskEvent):
 
 
 @_event()
-class RestoreBegan(TaskEvent):
+class RestoreBegan(_TaskEvent):
     """A task must be restored, after an assignment or an aborted transaction."""
 
 
 @_event("restoring", _INFO, " task={task} state={state} offsets={examples}/{labels} of={examples_goal}/{labels_goal}")
-class Restoring(TaskEvent):
+class Restoring(_TaskEvent):
     """A task is being restored.
 
     The line has its state, the offsets that its restore has reached (-1: it has not begun), and those that it has to
@@ -155,21 +155,21 @@ class Restoring(TaskEvent):
 
 
 @_event("damaged", _ERROR, " task={task}: {problem}; continuing without this snapshot")
-class SnapshotDamaged(TaskEvent):
+class SnapshotDamaged(_TaskEvent):
     """A snapshot cannot be read. The task is restored from an older snapshot, or from the first offset."""
 
     problem: str
 
 
 @_event("topic-replaced", _WARNING, " task={task} {problem}")
-class TopicReplaced(TaskEvent):
+class TopicReplaced(_TaskEvent):
     """A topic was deleted and created again. The task continues; the line says what is gone."""
 
     problem: str
 
 
 @_event("repaired", _WARNING, " task={task} {counts}: they could not be read")
-class Repaired(TaskEvent):
+class Repaired(_TaskEvent):
     """Committed outputs that no reader could see were published again.
 
     `progress`: only records of progress were lost.
@@ -179,7 +179,7 @@ class Repaired(TaskEvent):
 
 
 @_event("restored", _INFO, " task={task} sequence={sequence} reprocessed={records} snapshot={snapshot}")
-class Restored(TaskEvent):
+class TaskRestored(_TaskEvent):
     """A task is live again.
 
     The line has its sequence, the number of records that were processed again, and the sequence of the snapshot (-1:
@@ -193,21 +193,21 @@ class Restored(TaskEvent):
 
 
 @_event("changed", _INFO, " task={task} {change}")
-class SettingChanged(TaskEvent):
+class SettingChanged(_TaskEvent):
     """From now on a task uses the new value of a setting."""
 
     change: str
 
 
 @_event("parked", _ERROR, " task={task}: {problem}")
-class Parked(TaskEvent):
+class Parked(_TaskEvent):
     """A task cannot be restored or processed; the other tasks continue. The line ends with the code of the problem."""
 
     problem: StateError
 
 
 @_event("stopped", _INFO, " task={task} sequence={sequence} models={models}")
-class Stopped(TaskEvent):
+class Stopped(_TaskEvent):
     """A clean stop: the task's last sequence, and the digest of all its models."""
 
     sequence: int
@@ -261,7 +261,7 @@ class Unblocked(Event):
 
 
 @_event("progress", _INFO, " outputs={outputs} offsets={offsets}")
-class BatchCommitted(TaskEvent):
+class BatchCommitted(_TaskEvent):
     """The output records since the previous line, and the committed offsets of each task. Logged every ten seconds."""
 
     offsets: tuple[int, int]
@@ -273,7 +273,7 @@ class BatchCommitted(TaskEvent):
     _WARNING,
     " reason={reason} count={count} last: task={task} stream={stream} {side} offset={offset}; look: {command}{why}",
 )
-class DeadLettersWritten(TaskEvent):
+class DeadLettersWritten(_TaskEvent):
     """Records became dead letters.
 
     The line has their number since the previous line, the last one, the command that shows it, and for a late or orphan
@@ -285,7 +285,7 @@ class DeadLettersWritten(TaskEvent):
 
 
 @_event("stream-stopped", _ERROR, " task={task} stream={stream!r}: {problem}; {hint}")
-class StreamsStopped(TaskEvent):
+class StreamsStopped(_TaskEvent):
     """The breaker has stopped a stream; its records become dead letters.
 
     Correct the producer, then run `areba resume`.
@@ -299,7 +299,7 @@ class StreamsStopped(TaskEvent):
     _INFO,
     " task={task} stream={stream!r}; send its dead letters back: areba dlq resend --reason stream-stopped",
 )
-class StreamsResumed(TaskEvent):
+class StreamsResumed(_TaskEvent):
     """An operator has resumed a stream that the breaker had stopped."""
 
     streams: Sequence[str]
@@ -310,7 +310,7 @@ class StreamsResumed(TaskEvent):
     _INFO,
     " task={task} stream={stream!r} ids={ids} pending={pending} waiting={waiting} closed={closed} queued={queued}",
 )
-class IdsErased(TaskEvent):
+class IdsErased(_TaskEvent):
     """`areba erase` took effect.
 
     The mark names so many ids, and the state had so many pending examples, waiting labels, closed ids and examples in
@@ -327,14 +327,14 @@ class IdsErased(TaskEvent):
     "uses another partitioner: set partitioner=murmur2_random (Java's default), or a label may not meet its "
     "example",
 )
-class RecordsMisplaced(TaskEvent):
+class RecordsMisplaced(_TaskEvent):
     """A record is in a partition to which its key does not belong. Logged for the first such record of a task."""
 
     found: Misplaced
 
 
 @_event("traces-dropped", _WARNING, " task={task} records={records}: traceparent is not a valid W3C value")
-class TracesDropped(TaskEvent):
+class TracesDropped(_TaskEvent):
     """Records since the last such line whose `traceparent` was dropped. Logged at most once a minute."""
 
     records: int
@@ -344,7 +344,7 @@ class TracesDropped(TaskEvent):
 
 
 @_event("snapshot-started", _INFO, " task={task} sequence={sequence} bytes={size}")
-class SnapshotStarted(TaskEvent):
+class SnapshotStarted(_TaskEvent):
     """A snapshot is being written: the sequence after which it was taken, and how many bytes are new."""
 
     sequence: int
@@ -352,14 +352,14 @@ class SnapshotStarted(TaskEvent):
 
 
 @_event("snapshot-complete", _INFO, " task={task} sequence={sequence}")
-class SnapshotComplete(TaskEvent):
+class SnapshotComplete(_TaskEvent):
     """A snapshot is complete in the changelog."""
 
     sequence: int
 
 
 @_event("purged", _INFO, " task={task} sequence={sequence}")
-class Purged(TaskEvent):
+class Purged(_TaskEvent):
     """No snapshot that a restore loads has anything of what was erased before this sequence.
 
     The chunks of older snapshots have tombstones; Kafka deletes them when it compacts the changelog.
@@ -373,7 +373,7 @@ class Purged(TaskEvent):
     _WARNING,
     " task={task} share={share:.2f} of what the topics keep; the newest snapshot is too old",
 )
-class RetentionUsed(TaskEvent):
+class RetentionUsed(_TaskEvent):
     """A restore of this task needs a record that has used at least half of its topic's retention.
 
     From 1 on, the broker may have deleted it. While the worker runs, nothing is lost: stop it with SIGTERM, which saves
@@ -384,21 +384,21 @@ class RetentionUsed(TaskEvent):
 
 
 @_event("trimmed", _INFO, " task={task} progress from offset={offset}")
-class Trimmed(TaskEvent):
+class Trimmed(_TaskEvent):
     """Progress records that no restore needs were deleted; the field has the first remaining offset."""
 
     offset: int
 
 
 @_event("trim-failed", _WARNING, " task={task}: {problem}; progress keeps records that no restore needs")
-class TrimFailed(TaskEvent):
+class TrimFailed(_TaskEvent):
     """Progress records that no restore needs could not be deleted. Logged once; nothing is lost."""
 
     problem: str
 
 
 @_event("memory", _INFO, " task={task} allocated={size}")
-class MemoryAllocated(TaskEvent):
+class MemoryAllocated(_TaskEvent):
     """The memory of a live task's state, buffers and snapshot. Logged each time it has grown by half."""
 
     size: int
@@ -408,7 +408,7 @@ class MemoryAllocated(TaskEvent):
 
 
 @_event()
-class StreamProblem(TaskEvent):
+class StreamProblem(_TaskEvent):
     """Something is wrong with a stream; one line names all streams that have the problem since the last line."""
 
     stream: str
@@ -427,7 +427,7 @@ class LabelsMissing(StreamProblem):
 
 
 @_event("labels", _INFO, " task={task} stream={stream!r}: they are coming again")
-class LabelsReturned(TaskEvent):
+class LabelsReturned(_TaskEvent):
     """Labels of a stream are coming again."""
 
     stream: str
@@ -443,7 +443,7 @@ class TableNearBound(StreamProblem):
 
 
 @_event()
-class TableHasRoom(TaskEvent):
+class TableHasRoom(_TaskEvent):
     """No table of a stream is near its bound any more."""
 
     stream: str
@@ -463,7 +463,7 @@ class EventTimesOld(StreamProblem):
     _WARNING,
     " task={task} stream={stream!r} learner={learner!r} examples={examples} steps={steps}",
 )
-class ValuesLimited(TaskEvent):
+class ValuesLimited(_TaskEvent):
     """A learner has met values that a network cannot take as they stand.
 
     The numbers count from the task's restore: of examples with a feature beyond 1e6, which a learner without a scaler
@@ -484,7 +484,7 @@ class ValuesLimited(TaskEvent):
     " task={task} stream={stream!r} learner={learner!r} event_time_ms={event_time_ms} changes={changes} "
     "left_out={left_out}",
 )
-class ChangeFlagged(TaskEvent):
+class ChangeFlagged(_TaskEvent):
     """The change detector has found that a learner recognises a class worse than before.
 
     The line has the stream time when the worker saw it, the learner's changes so far, and the number of changes since

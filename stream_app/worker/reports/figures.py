@@ -7,18 +7,18 @@ from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 from stream_app.worker.reports import metrics
-from stream_app.worker.reports.metrics import Kind, Metric
+from stream_app.worker.reports.metrics import MetricDeclaration, MetricKind
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration."""
 
-Values: TypeAlias = Mapping[Metric, Mapping[Labels, float]]
+Values: TypeAlias = Mapping[MetricDeclaration, Mapping[Labels, float]]
 
 COMMIT_BOUNDS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0)
 """Upper bounds of the buckets of the commits' duration; a commit on a quiet broker takes 5 ms, the longest 15 s."""
 
 
-class Histogram(NamedTuple):
+class _Histogram(NamedTuple):
     """The cumulative counts of a histogram by upper bound, the last one without a bound, and the sum of all values."""
 
     buckets: Sequence[tuple[str, float]]
@@ -30,18 +30,18 @@ class Figures:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in metrics.METRICS}
+        self._values: dict[MetricDeclaration, dict[Labels, float]] = {metric: {} for metric in metrics.METRICS}
         self._commits = [0] * (len(COMMIT_BOUNDS_S) + 1)
         self._commits_s = 0.0
 
-    def add(self, metric: Metric, amount: float, **labels: str | int) -> None:
+    def add(self, metric: MetricDeclaration, amount: float, **labels: str | int) -> None:
         """Increase a counter; see `set`."""
         key = _values_of(metric, labels)
         with self._lock:
             values = self._values[metric]
             values[key] = values.get(key, 0.0) + amount
 
-    def set(self, metric: Metric, value: float, **labels: str | int) -> None:
+    def set(self, metric: MetricDeclaration, value: float, **labels: str | int) -> None:
         """Set the value of a gauge.
 
         Args:
@@ -83,15 +83,15 @@ class Figures:
         with self._lock:
             return {metric: dict(values) for metric, values in self._values.items()}
 
-    def commits(self) -> Histogram:
+    def commits(self) -> _Histogram:
         """Return the histogram of the commits' duration."""
         with self._lock:
             counts, total = accumulate(self._commits), self._commits_s
             bounds = (*(f"{bound:g}" for bound in COMMIT_BOUNDS_S), "+Inf")
-            return Histogram([*zip(bounds, map(float, counts), strict=True)], total)
+            return _Histogram([*zip(bounds, map(float, counts), strict=True)], total)
 
 
-def _values_of(metric: Metric, labels: Mapping[str, str | int]) -> Labels:
+def _values_of(metric: MetricDeclaration, labels: Mapping[str, str | int]) -> Labels:
     """Return label values as printable text: names of streams are unchecked and may hold control characters."""
     if labels.keys() != {*metric.labels}:
         raise AssertionError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
@@ -101,6 +101,6 @@ def _values_of(metric: Metric, labels: Mapping[str, str | int]) -> Labels:
     return tuple(text if text.isprintable() else repr(text) for text in texts)
 
 
-def _is_kept(metric: Metric) -> bool:
+def _is_kept(metric: MetricDeclaration) -> bool:
     """Say whether the values of a task that was revoked stay: counters do, but not by stream, which would pile up."""
-    return metric.kind is Kind.COUNTER and "stream" not in metric.labels
+    return metric.kind is MetricKind.COUNTER and "stream" not in metric.labels

@@ -176,10 +176,10 @@ class HealthWatch:
                 on(events.CutOff, self._cut_off),
                 on(events.Assigned, self._assigned),
                 on(events.Revoked, self._revoked),
-                on(events.Continued, self._became_live),
+                on(events.TaskContinued, self._became_live),
                 on(events.RestoreBegan, self._restore_began),
                 on(events.Restoring, self._restoring),
-                on(events.Restored, self._became_live),
+                on(events.TaskRestored, self._became_live),
                 on(events.Parked, self._parked),
                 on(events.Hanging, self._hanging),
                 on(events.Unblocked, self._unblocked),
@@ -260,7 +260,7 @@ class HealthWatch:
             self._committed[event.task] = event.goal
         self._update(event.task, lambda known: replace(known, state=event.state, restored=event.offsets))
 
-    def _became_live(self, event: events.Continued | events.Restored) -> None:
+    def _became_live(self, event: events.TaskContinued | events.TaskRestored) -> None:
         self._committed[event.task] = event.committed
         saved_s = self._clock.monotonic_s()
         self._update(event.task, lambda known: replace(known, state=TaskState.LIVE, restored=None, saved_s=saved_s))

@@ -3,7 +3,7 @@
 `/metrics` is the WSGI application of Prometheus' client; the other two are a verdict of `health.py`, with status 200 or
 503, and its reason as text. The pages need no password and change nothing.
 
-Every answer has `SECURITY_HEADERS`. The server of the standard library uses a thread for each request, at most
+Every answer has `_SECURITY_HEADERS`. The server of the standard library uses a thread for each request, at most
 `MAX_REQUESTS` at a time. A connection that is open for longer than `REQUEST_TIMEOUT_S` is closed, even while its client
 sends or receives. An error in a request does not affect the worker.
 """
@@ -35,7 +35,7 @@ from stream_app.task_state import REPORTED, TaskState
 from stream_app.worker.reports import metrics
 from stream_app.worker.reports.figures import Labels
 from stream_app.worker.reports.health import Health
-from stream_app.worker.reports.metrics import INPUTS, Kind, Metric
+from stream_app.worker.reports.metrics import INPUTS, MetricDeclaration, MetricKind
 from stream_app.worker.reports.observer import Observer
 
 LOG = logging.getLogger("areba.http")
@@ -46,13 +46,13 @@ REQUEST_TIMEOUT_S = 5.0
 MAX_REQUESTS = 16
 """Requests at a time; a further connection is closed unread. A supervisor and two scrapers need three."""
 
-STOP_POLL_S = 0.1
+_STOP_POLL_S = 0.1
 """Interval at which the server checks whether it must stop and which connections are open for too long."""
 
 JOIN_TIMEOUT_S = 2.0
 """Longest wait for the server's thread in `close`."""
 
-SECURITY_HEADERS = (
+_SECURITY_HEADERS = (
     ("X-Frame-Options", "DENY"),
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
     ("X-Content-Type-Options", "nosniff"),
@@ -79,12 +79,12 @@ def answer(page: Page, start_response: StartResponse) -> Iterable[bytes]:
     return [body]
 
 
-def alive_page(health: Health) -> Page:
+def _alive_page(health: Health) -> Page:
     """Return the page `/alive`."""
     return Page(HTTPStatus.OK if health.is_alive else HTTPStatus.SERVICE_UNAVAILABLE, health.alive_text())
 
 
-def ready_page(health: Health) -> Page:
+def _ready_page(health: Health) -> Page:
     """Return the page `/ready`."""
     return Page(HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE, health.ready_text())
 
@@ -95,8 +95,8 @@ def pages_of(observer: Observer) -> Mapping[str, Application]:
     registry.register(_Worker(observer))
     ProcessCollector(registry=registry)
     return {
-        "/alive": lambda _, start_response: answer(alive_page(observer.health()), start_response),
-        "/ready": lambda _, start_response: answer(ready_page(observer.health()), start_response),
+        "/alive": lambda _, start_response: answer(_alive_page(observer.health()), start_response),
+        "/ready": lambda _, start_response: answer(_ready_page(observer.health()), start_response),
         "/metrics": make_wsgi_app(registry),
     }
 
@@ -115,22 +115,22 @@ class _Worker(Collector):
         figures = self._observer.figures
         values = {**figures.values(), **values_of(self._observer.health())}
         for metric in metrics.METRICS:
-            if metric.kind is Kind.HISTOGRAM:
+            if metric.kind is MetricKind.HISTOGRAM:
                 commits = figures.commits()
                 yield HistogramMetricFamily(metric.name, metric.text, commits.buckets, commits.total)
                 continue
-            kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
             family = kind(metric.name, metric.text, labels=metric.labels)
             for labels, value in sorted(values[metric].items()):
                 family.add_metric(labels, value)
             yield family
 
 
-def values_of(health: Health) -> dict[Metric, dict[Labels, float]]:
+def values_of(health: Health) -> dict[MetricDeclaration, dict[Labels, float]]:
     """Return the metrics that are derived from the current state."""
     now_s = health.now_s
     ages = ((metrics.ROUND_AGE, health.round_s), (metrics.BROKER_AGE, health.heard_s))
-    values: dict[Metric, dict[Labels, float]] = {
+    values: dict[MetricDeclaration, dict[Labels, float]] = {
         metrics.BUILD_INFO: {(__version__, platform.python_version()): 1.0},
         metrics.TASK_STATE: {},
         metrics.COMMITTED_OFFSET: {},
@@ -174,7 +174,7 @@ class PageServer:
                 f"worker.{setting}: cannot listen at {host}:{port}: {error.strerror or error}"
             ) from error
         self.port: int = self._server.server_address[1]
-        self._thread = Thread(target=self._server.serve_forever, args=(STOP_POLL_S,), name="areba-http", daemon=True)
+        self._thread = Thread(target=self._server.serve_forever, args=(_STOP_POLL_S,), name="areba-http", daemon=True)
         self._thread.start()
         shown = f"[{host}]" if ":" in host else host
         log_lines.SERVING.log(LOG, addresses=" ".join(f"http://{shown}:{self.port}{path}" for path in pages))
@@ -212,7 +212,7 @@ def _router(pages: Mapping[str, Application], listens_at: str) -> Application:
 
     def route(environ: Mapping[str, Any], start: StartResponse) -> Iterable[bytes]:
         def start_response(status: str, headers: list[tuple[str, str]]) -> object:
-            return start(status, [*headers, *SECURITY_HEADERS])
+            return start(status, [*headers, *_SECURITY_HEADERS])
 
         if not is_served(environ.get("HTTP_HOST", ""), listens_at):
             text = "the pages are served under the names of the loopback interface only\n"

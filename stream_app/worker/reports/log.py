@@ -32,7 +32,7 @@ NAMED_STREAMS = 5
 RETENTION_WARNING_SHARE = 0.5
 """A snapshot is due at `RETENTION_SHARE`; at this share of the retention, it should long be complete."""
 
-RETENTION_PATIENCE_S = 10.0
+_RETENTION_PATIENCE_S = 10.0
 """A task that was restored may be older; it saves its state within seconds."""
 
 
@@ -90,7 +90,7 @@ class _NewStreams:
         self._problems.clear()
 
 
-class Log:
+class EventLog:
     """The lines of a worker's events.
 
     Args:
@@ -261,7 +261,7 @@ class Log:
         if event.share < RETENTION_WARNING_SHARE:
             self._retention_due_s.pop(event.task, None)
             return
-        first_s = now_s if event.share >= 1.0 else now_s + RETENTION_PATIENCE_S
+        first_s = now_s if event.share >= 1.0 else now_s + _RETENTION_PATIENCE_S
         if now_s >= self._retention_due_s.setdefault(event.task, first_s):
             self._retention_due_s[event.task] = now_s + WARNING_INTERVAL_S
             self._write(event)

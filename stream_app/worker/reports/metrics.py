@@ -17,7 +17,7 @@ PUBLISHED_STREAMS = 200
 """Streams of a worker that have their own figures: with five learners, 5,000 series and half a megabyte per scrape."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """The kind of a metric, as Prometheus defines it."""
 
     COUNTER = "counter"
@@ -37,11 +37,11 @@ class Unit(StrEnum):
     FLAG = "0 or 1"
 
 
-class Metric(NamedTuple):
+class MetricDeclaration(NamedTuple):
     """A metric: its name, kind, unit, meaning and labels."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: Unit
     text: str
     labels: tuple[str, ...] = ("task",)
@@ -49,29 +49,29 @@ class Metric(NamedTuple):
 
 # The process ----------------------------------------------------------------------------------------------------------
 
-BUILD_INFO = Metric(
-    "areba_build_info", Kind.GAUGE, Unit.FLAG, "1; the labels have the versions.", ("version", "python")
+BUILD_INFO = MetricDeclaration(
+    "areba_build_info", MetricKind.GAUGE, Unit.FLAG, "1; the labels have the versions.", ("version", "python")
 )
-RECENT_RESTARTS = Metric(
+RECENT_RESTARTS = MetricDeclaration(
     "areba_recent_restarts",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "How often the worker restarted itself in the hour before this start, after an error or an outage of the brokers.",
     ("cause",),
 )
-FENCED = Metric(
+FENCED = MetricDeclaration(
     "areba_fenced",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.FLAG,
     "1 if the process restarted itself because it was fenced, by a worker with its name or after a timeout; else 0.",
     (),
 )
-MEMORY_LIMIT = Metric(
-    "areba_memory_limit_bytes", Kind.GAUGE, Unit.BYTES, "Memory of the machine or of the container.", ()
+MEMORY_LIMIT = MetricDeclaration(
+    "areba_memory_limit_bytes", MetricKind.GAUGE, Unit.BYTES, "Memory of the machine or of the container.", ()
 )
-MEMORY_BOUND = Metric(
+MEMORY_BOUND = MetricDeclaration(
     "areba_memory_bound_bytes",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.BYTES,
     "Memory of a worker that has all tasks, with all tables, buffers and queues full at the configured limits.",
     (),
@@ -79,36 +79,40 @@ MEMORY_BOUND = Metric(
 
 # The loop -------------------------------------------------------------------------------------------------------------
 
-STEP_SECONDS = Metric(
+STEP_SECONDS = MetricDeclaration(
     "areba_step_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Time that the main loop has spent in the current step; 0 between steps.",
     (),
 )
-ROUND_AGE = Metric(
-    "areba_round_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since the end of the last round, idle or not.", ()
+ROUND_AGE = MetricDeclaration(
+    "areba_round_age_seconds", MetricKind.GAUGE, Unit.SECONDS, "Time since the end of the last round, idle or not.", ()
 )
-COMMIT_AGE = Metric(
+COMMIT_AGE = MetricDeclaration(
     "areba_commit_age_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Time since the last committed transaction, or since the start. A worker without new records commits nothing.",
     (),
 )
-BROKER_AGE = Metric(
-    "areba_broker_answer_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since the last answer of a Kafka broker.", ()
+BROKER_AGE = MetricDeclaration(
+    "areba_broker_answer_age_seconds",
+    MetricKind.GAUGE,
+    Unit.SECONDS,
+    "Time since the last answer of a Kafka broker.",
+    (),
 )
-COMMIT_SECONDS = Metric(
+COMMIT_SECONDS = MetricDeclaration(
     "areba_commit_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     Unit.SECONDS,
     "Duration of the committed transactions, from begin to commit.",
     (),
 )
-ABORTED_TRANSACTIONS = Metric(
+ABORTED_TRANSACTIONS = MetricDeclaration(
     "areba_aborted_transactions_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     Unit.COUNT,
     "Transactions that were aborted; their tasks were restored.",
     (),
@@ -116,124 +120,126 @@ ABORTED_TRANSACTIONS = Metric(
 
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
-PARTITIONS = Metric(
+PARTITIONS = MetricDeclaration(
     "areba_partitions",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Partitions of each input that the application reads: the number of its tasks, over all workers.",
     (),
 )
-TASK_STATE = Metric(
+TASK_STATE = MetricDeclaration(
     "areba_task_state",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.FLAG,
     f"1 for the state of a task of this worker, 0 for the others: {', '.join(REPORTED)}.",
     ("task", "state"),
 )
-COMMITTED_OFFSET = Metric(
+COMMITTED_OFFSET = MetricDeclaration(
     "areba_committed_offset",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RECORDS,
     "Committed offset of an input (examples, labels): after the last record that was processed.",
     ("task", "input"),
 )
-LAG_RECORDS = Metric(
+LAG_RECORDS = MetricDeclaration(
     "areba_lag_records",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RECORDS,
     "Offsets of an input after the committed one, up to the end of the partition (the high watermark) as far as the "
     "Kafka client knows it. What an open transaction holds back counts.",
     ("task", "input"),
 )
-LAG_SECONDS = Metric(
+LAG_SECONDS = MetricDeclaration(
     "areba_lag_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Lower bound of the time for which this worker has known the oldest of these records; 0: there is no lag.",
     ("task", "input"),
 )
-INPUT_RECORDS = Metric(
+INPUT_RECORDS = MetricDeclaration(
     "areba_input_records_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     Unit.RECORDS,
     "Records of an input (examples, labels) that were processed and committed.",
     ("task", "input"),
 )
-OUTPUT_RECORDS = Metric(
+OUTPUT_RECORDS = MetricDeclaration(
     "areba_output_records_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     Unit.RECORDS,
     "Records of an output (predictions, outcomes, metrics, dead-letters) that were committed.",
     ("task", "output"),
 )
-DEAD_LETTERS = Metric(
+DEAD_LETTERS = MetricDeclaration(
     "areba_dead_letters_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     Unit.RECORDS,
     "Dead letters that were committed, see areba dlq.",
     ("task", "reason"),
 )
-MISPLACED_RECORDS = Metric(
+MISPLACED_RECORDS = MetricDeclaration(
     "areba_misplaced_records_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     Unit.RECORDS,
     "Records in a wrong partition: the partitioner of their producer is not murmur2_random.",
 )
-MISPLACED_STREAMS = Metric(
+MISPLACED_STREAMS = MetricDeclaration(
     "areba_misplaced_streams",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Streams of the task that belong to another partition: they may have records in both.",
 )
-RESTORE_SECONDS = Metric(
+RESTORE_SECONDS = MetricDeclaration(
     "areba_restore_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Duration of the last restore of a task, until it was live.",
 )
-SNAPSHOT_AGE = Metric(
+SNAPSHOT_AGE = MetricDeclaration(
     "areba_snapshot_age_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Time since the last snapshot of the task was complete, or since the task was restored from an older snapshot.",
 )
-UNSAVED_WORK = Metric(
+UNSAVED_WORK = MetricDeclaration(
     "areba_unsaved_work_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Processing time since the newest snapshot: about the time that a restore would repeat.",
 )
-OLD_STREAMS = Metric(
+OLD_STREAMS = MetricDeclaration(
     "areba_old_event_time_streams",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Streams of the task whose newest records have event times older than three quarters of the inputs' retention.",
 )
-RETENTION_USED = Metric(
+RETENTION_USED = MetricDeclaration(
     "areba_snapshot_retention_used_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RATIO,
     "Share of its topic's retention, by time or size, that the oldest record that a restore needs has used. A snapshot "
     "is taken at 0.25; from 1 on, the broker may delete the record, and the task could not be restored.",
 )
-SNAPSHOTS = Metric("areba_snapshots_total", Kind.COUNTER, Unit.COUNT, "Complete snapshots.")
-SNAPSHOT_BYTES = Metric("areba_snapshot_bytes_total", Kind.COUNTER, Unit.BYTES, "Bytes that these snapshots wrote.")
-MEMORY_ALLOCATED = Metric(
+SNAPSHOTS = MetricDeclaration("areba_snapshots_total", MetricKind.COUNTER, Unit.COUNT, "Complete snapshots.")
+SNAPSHOT_BYTES = MetricDeclaration(
+    "areba_snapshot_bytes_total", MetricKind.COUNTER, Unit.BYTES, "Bytes that these snapshots wrote."
+)
+MEMORY_ALLOCATED = MetricDeclaration(
     "areba_memory_allocated_bytes",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.BYTES,
     "Memory that the state, buffers and snapshot of a task have allocated, sampled once a minute.",
 )
-TABLE_ENTRIES = Metric(
+TABLE_ENTRIES = MetricDeclaration(
     "areba_table_entries",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Entries of a table, over all streams of a task: pending and closed examples, waiting labels, streams.",
     ("task", "table"),
 )
-TABLE_USED = Metric(
+TABLE_USED = MetricDeclaration(
     "areba_table_used_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RATIO,
     "Share of its bound that a table uses: streams over the whole task, all other tables (those of areba_table_entries "
     "and waiting-bytes) in the stream that uses the most. In a long run, closed is full: it drops the oldest ids.",
@@ -242,121 +248,127 @@ TABLE_USED = Metric(
 
 # Streams --------------------------------------------------------------------------------------------------------------
 
-STREAMS_WITHOUT_LABELS = Metric(
+STREAMS_WITHOUT_LABELS = MetricDeclaration(
     "areba_streams_without_labels",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Streams of the task whose labels have stopped coming, of whose examples too many end without a label, or of whose "
     "newest labels most meet no example.",
 )
-CROWDED_STREAMS = Metric(
+CROWDED_STREAMS = MetricDeclaration(
     "areba_crowded_streams",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Streams of the task with a table near its bound that will lose what is needed: examples before their labels come, "
     "labels before their examples come, or ids of closed examples within five minutes.",
 )
-STOPPED_STREAMS = Metric(
+STOPPED_STREAMS = MetricDeclaration(
     "areba_stopped_streams",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.FLAG,
     "1 while the breaker has stopped this stream of the task; streams that were never stopped have no value.",
     ("task", "stream"),
 )
-STREAMS_LEFT_OUT = Metric(
+STREAMS_LEFT_OUT = MetricDeclaration(
     "areba_streams_left_out",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     f"Streams of the task without their own figures: a worker publishes the figures of {PUBLISHED_STREAMS} streams.",
 )
-LABEL_SILENCE = Metric(
+LABEL_SILENCE = MetricDeclaration(
     "areba_label_silence_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "Event time of a stream since its last label was joined.",
     ("task", "stream"),
 )
-LABEL_DELAY = Metric(
+LABEL_DELAY = MetricDeclaration(
     "areba_label_delay_p99_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.SECONDS,
     "99th percentile of the delay of a stream's joined labels, in event time.",
     ("task", "stream"),
 )
-UNLABELLED_SHARE = Metric(
+UNLABELLED_SHARE = MetricDeclaration(
     "areba_unlabelled_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RATIO,
     "Share of a stream's newest closed examples that ended without a label (unlabelled).",
     ("task", "stream"),
 )
-LABELS_MISSING = Metric(
+LABELS_MISSING = MetricDeclaration(
     "areba_labels_missing",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.FLAG,
     "1 while the labels of a stream are missing, see areba_streams_without_labels; else 0.",
     ("task", "stream"),
 )
-CHAMPION = Metric(
+CHAMPION = MetricDeclaration(
     "areba_champion",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.FLAG,
     "1 for the learner that is the champion of a stream; else 0.",
     ("task", "stream", "learner"),
 )
-GMEAN = Metric(
+GMEAN = MetricDeclaration(
     "areba_gmean_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RATIO,
     "G-mean of a learner with the fading factor of metrics.fading_factor; none until both classes have had a label.",
     ("task", "stream", "learner"),
 )
-RECALL = Metric(
+RECALL = MetricDeclaration(
     "areba_recall_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RATIO,
     "Recall of a learner: its accuracy on class 1, with the same fading factor.",
     ("task", "stream", "learner"),
 )
-SPECIFICITY = Metric(
+SPECIFICITY = MetricDeclaration(
     "areba_specificity_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.RATIO,
     "Specificity of a learner: its accuracy on class 0, with the same fading factor.",
     ("task", "stream", "learner"),
 )
-LIMITED_EXAMPLES = Metric(
+LIMITED_EXAMPLES = MetricDeclaration(
     "areba_limited_examples",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Examples, since the task was restored, with a feature beyond 1e6: without a scaler, a network takes it as 1e6.",
     ("task", "stream", "learner"),
 )
-REFUSED_STEPS = Metric(
+REFUSED_STEPS = MetricDeclaration(
     "areba_refused_steps",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "Steps of a network of your own, since the task was restored, that were not taken: a gradient was not finite.",
     ("task", "stream", "learner"),
 )
-CHANGES = Metric(
+CHANGES = MetricDeclaration(
     "areba_changes",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     Unit.COUNT,
     "How often a learner began to recognise a class worse than before, since the stream began. It is a gauge, because "
     "a restore after an aborted transaction can undo the newest change.",
     ("task", "stream", "learner"),
 )
 
-METRICS = tuple(value for value in [*globals().values()] if isinstance(value, Metric))
+METRICS = tuple(value for value in [*globals().values()] if isinstance(value, MetricDeclaration))
 """All metrics of ours, in the order of their declarations."""
 
 PROCESS_METRICS = (
-    Metric("process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, "CPU time of the process.", ()),
-    Metric("process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, "Physical memory of the process.", ()),
-    Metric("process_virtual_memory_bytes", Kind.GAUGE, Unit.BYTES, "Address space of the process.", ()),
-    Metric("process_start_time_seconds", Kind.GAUGE, Unit.TIMESTAMP, "When the process started.", ()),
-    Metric("process_open_fds", Kind.GAUGE, Unit.COUNT, "Open files and sockets of the process.", ()),
-    Metric("process_max_fds", Kind.GAUGE, Unit.COUNT, "The most files and sockets that it may open.", ()),
+    MetricDeclaration("process_cpu_seconds_total", MetricKind.COUNTER, Unit.SECONDS, "CPU time of the process.", ()),
+    MetricDeclaration(
+        "process_resident_memory_bytes", MetricKind.GAUGE, Unit.BYTES, "Physical memory of the process.", ()
+    ),
+    MetricDeclaration(
+        "process_virtual_memory_bytes", MetricKind.GAUGE, Unit.BYTES, "Address space of the process.", ()
+    ),
+    MetricDeclaration("process_start_time_seconds", MetricKind.GAUGE, Unit.TIMESTAMP, "When the process started.", ()),
+    MetricDeclaration("process_open_fds", MetricKind.GAUGE, Unit.COUNT, "Open files and sockets of the process.", ()),
+    MetricDeclaration(
+        "process_max_fds", MetricKind.GAUGE, Unit.COUNT, "The most files and sockets that it may open.", ()
+    ),
 )
 """Metrics that Prometheus' client measures."""

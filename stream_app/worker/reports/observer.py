@@ -10,7 +10,7 @@ from stream_app.worker.reports.counting import Counting
 from stream_app.worker.reports.events import Event, Handler, StepBegan, StepEnded
 from stream_app.worker.reports.figures import Figures
 from stream_app.worker.reports.health import Health, HealthWatch
-from stream_app.worker.reports.log import Log
+from stream_app.worker.reports.log import EventLog
 
 STEP_LIMIT_S = 60.0
 """Longest step of a worker that counts as alive: a batch takes 0.2 s, a restore slice one second."""
@@ -55,7 +55,7 @@ class Observer:
         self.figures = Figures()
         self._health = HealthWatch(clock)
         self._handlers: dict[type[Event], list[Handler]] = {}
-        for subscriber in (Log(clock, logger), Counting(self.figures, clock), self._health):
+        for subscriber in (EventLog(clock, logger), Counting(self.figures, clock), self._health):
             for kind, handler in subscriber.handlers.items():
                 self._handlers.setdefault(kind, []).append(handler)
 

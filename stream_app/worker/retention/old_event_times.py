@@ -15,7 +15,7 @@ from stream_app.worker.reports.observer import Observer
 
 YEAR_MS = 365 * 86_400_000
 
-PLAUSIBLE_MS = 10 * YEAR_MS
+_PLAUSIBLE_MS = 10 * YEAR_MS
 """An event time that, read as seconds, is at most so long ago is taken for seconds."""
 
 
@@ -59,7 +59,7 @@ class OldEventTimes:
 
     def _problem(self, time_ms: int) -> str | None:
         now_ms, kept_ms = self._clock.now_ms(), self._kept_ms()
-        if now_ms - PLAUSIBLE_MS < 1_000 * time_ms < now_ms + YEAR_MS:
+        if now_ms - _PLAUSIBLE_MS < 1_000 * time_ms < now_ms + YEAR_MS:
             return f"the event time {date(time_ms)} ({time_ms} ms) looks like seconds; it must be milliseconds"
         if kept_ms < 0 or now_ms - time_ms <= CLOSE_SHARE * kept_ms:
             return None

@@ -18,13 +18,13 @@ from stream_app.serialization import codec
 TRIM_INTERVAL_S = 60.0
 """Time between two checks of the inputs. Retention deletes whole segments; progress grows by some 6,000 a minute."""
 
-PROBE_RECORDS = 100
+_PROBE_RECORDS = 100
 """Records that one probe reads; few records, the acts of operators, are between two commits."""
 
-PROBE_WAIT_S = 0.05
+_PROBE_WAIT_S = 0.05
 """Longest wait of one probe; with the seek (10-40 ms, measured) it bounds how much a round is delayed."""
 
-PROBE_POLLS = 100
+_PROBE_POLLS = 100
 """Probes of one offset, a few seconds; after a longer silence the broker is asked again in `TRIM_INTERVAL_S`."""
 
 
@@ -137,8 +137,8 @@ class ProgressTrimmer:
     def _commit_from(self, reader: LogReader, offset: int) -> Generator[None, None, _Found | None]:
         """Find the first commit record at or after this offset; None if there is no such record."""
         reader.seek(offset)
-        for _ in range(PROBE_POLLS):
-            fetched = reader.poll(PROBE_RECORDS, PROBE_WAIT_S)
+        for _ in range(_PROBE_POLLS):
+            fetched = reader.poll(_PROBE_RECORDS, _PROBE_WAIT_S)
             yield
             if fetched is None:
                 continue
@@ -149,7 +149,7 @@ class ProgressTrimmer:
             if fetched.at_end:
                 return None
         where = f"{self._progress.topic}[{self._progress.partition}] offset {offset}"
-        raise UnknownOutcomeError(f"{where}: the broker did not answer for {PROBE_POLLS * PROBE_WAIT_S:g} s")
+        raise UnknownOutcomeError(f"{where}: the broker did not answer for {_PROBE_POLLS * _PROBE_WAIT_S:g} s")
 
 
 def _is_below(commit: Commit, lows: Sequence[int]) -> bool:

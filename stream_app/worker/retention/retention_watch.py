@@ -12,7 +12,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.config import Topics
 from stream_app.errors import ArebaError
-from stream_app.live.snapshot_writer import Log
+from stream_app.live.snapshot_writer import PartitionRetention
 from stream_app.snapshot.needed_records import Now
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask
@@ -29,7 +29,7 @@ ASK_INTERVAL_S = 10.0
 """Time between two questions. Brokers look every five minutes for records that can be deleted, by default."""
 
 
-UNLIMITED = Retention(-1, -1)
+_UNLIMITED = Retention(-1, -1)
 """Assumed of a topic until the broker has answered."""
 
 
@@ -56,7 +56,7 @@ class RetentionWatch:
     def kept_ms(self) -> int:
         """Return the shorter retention of both inputs in milliseconds; negative: no limit, or not known yet."""
         inputs = (self._topics.examples, self._topics.labels)
-        limits = [self._kept.retentions.get(name, UNLIMITED).ms for name in inputs]
+        limits = [self._kept.retentions.get(name, _UNLIMITED).ms for name in inputs]
         return min((limit for limit in limits if limit >= 0), default=-1)
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
@@ -79,8 +79,10 @@ class RetentionWatch:
         known = (self._source.known_end(partition) or 0 for partition in task.inputs)
         return (*map(max, known, task.offsets), task.position.anchor.progress_offset + 1)
 
-    def _log(self, partition: TopicPartition, end: int) -> Log:
-        return Log(self._kept.retentions.get(partition.topic, UNLIMITED), self._kept.starts.get(partition, 0), end)
+    def _log(self, partition: TopicPartition, end: int) -> PartitionRetention:
+        return PartitionRetention(
+            self._kept.retentions.get(partition.topic, _UNLIMITED), self._kept.starts.get(partition, 0), end
+        )
 
     def _ask(self, partitions: Sequence[TopicPartition], now_s: float) -> None:
         """Take the answer to the last question, if there is one, and ask again when that is due."""

@@ -43,7 +43,7 @@ class Trace(logging.Handler):
 
 
 COUNTED: Mapping[type[events.Event], Event] = {
-    events.Continued: Event.CONTINUED,
+    events.TaskContinued: Event.CONTINUED,
     events.SnapshotDamaged: Event.OUTDATED,  # of a frozen process: the next owners have dropped it in the meantime
     events.SnapshotComplete: Event.SAVED,
     events.Purged: Event.PURGED,
@@ -69,7 +69,7 @@ class Notes:
         for kind in COUNTED:
             self.observer.subscribe(kind, lambda event: self._counts.update([COUNTED[type(event)]]))
         self.observer.subscribe(events.StepBegan, self._step_began)
-        self.observer.subscribe(events.Restored, self._restored)
+        self.observer.subscribe(events.TaskRestored, self._restored)
         self.observer.subscribe(events.Parked, self._parked)
         self.observer.subscribe(events.Aborted, self._aborted)
         self.observer.subscribe(events.StreamsStopped, self._streams_stopped)
@@ -83,7 +83,7 @@ class Notes:
         self._counts[Event.AHEAD] += self._transaction.is_running
         self._transaction.is_ahead = True
 
-    def _restored(self, event: events.Restored) -> None:
+    def _restored(self, event: events.TaskRestored) -> None:
         self._counts[Event.RESTORED] += event.records > 0
         self._counts[Event.LOADED] += event.snapshot >= 0
 

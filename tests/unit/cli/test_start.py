@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stream_app.cli import checks, restart, warm_up
-from stream_app.cli.restart import Restarts
+from stream_app.cli.restart import ProcessRestarts
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, FencedError, OutageError, RestartNeededError, UnknownOutcomeError
 from stream_app.jit.cache import base_folder
@@ -105,7 +105,7 @@ def test_the_wait_for_a_broker_is_logged_every_five_seconds(
 
 def test_restarts_back_off() -> None:
     """Without pauses, ten restarts in 30 s would use up the restarts of an hour."""
-    restarts, pauses = Restarts(), []
+    restarts, pauses = ProcessRestarts(), []
     for number in range(9):
         pauses.append(restarts.pause_s(float(number)))
         restarts = restarts.and_now(float(number), UnknownOutcomeError("x"))
@@ -118,7 +118,7 @@ def test_outages_do_not_use_up_restarts(monkeypatch: pytest.MonkeyPatch, error: 
     """A rolling restart of a large cluster would end the workers."""
     commands: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
-    full = Restarts(by_errors=(time.time() - restart.BACK_OFF_WINDOW_S - 1,))
+    full = ProcessRestarts(by_errors=(time.time() - restart.BACK_OFF_WINDOW_S - 1,))
     if not isinstance(error, OutageError):
         with pytest.raises(type(error)):
             restart.restart_process(("x",), full, 1, lambda: False, error)
@@ -134,5 +134,5 @@ def test_a_pause_ends_when_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it started again"))
     now = time.time()
     with pytest.raises(UnknownOutcomeError):
-        restart.restart_process(("x",), Restarts((now,) * 7), 10, lambda: True, UnknownOutcomeError("x"))
+        restart.restart_process(("x",), ProcessRestarts((now,) * 7), 10, lambda: True, UnknownOutcomeError("x"))
     assert time.time() - now < DEADLINE_S

@@ -23,7 +23,7 @@ from stream_app.config import load
 from stream_app.dashboard import documents
 from stream_app.dashboard import model as module
 from stream_app.dashboard.feed import Feed
-from stream_app.dashboard.model import STALLED_S, DashboardModel, Mark
+from stream_app.dashboard.model import STALLED_S, ChangeMark, DashboardModel
 from stream_app.dashboard.series import Series, gaps
 from stream_app.dashboard.server import STATIC, listen, server
 from stream_app.errors import ConfigurationError
@@ -208,7 +208,7 @@ def test_a_mark_says_what_was_flagged() -> None:
     for changes, flagged, before, time_ms in ((1, 40, 0.8, 1_000), (1, 40, 0.8, 2_000), (2, 90, 0.7, 3_000)):
         found = replace(metric(stream="s"), changes=changes, change_flagged=flagged, gmean_before=before)
         model.add_metric(replace(found, event_time_ms=time_ms), 0)
-    assert list(model.history("s").marks) == [Mark(metric().learner, 3_000, 2, 90, 0.7)]
+    assert list(model.history("s").marks) == [ChangeMark(metric().learner, 3_000, 2, 90, 0.7)]
 
 
 @pytest.mark.parametrize(("times", "rows"), [

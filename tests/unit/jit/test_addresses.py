@@ -15,7 +15,7 @@ from stream_app.jit.memory import (
     aligned_block,
     longs_at,
 )
-from stream_app.jit.tables import Mark, SharedBuffers, descriptor_of, new_table, pack, view_of, with_shared_buffers
+from stream_app.jit.tables import ArrayMark, SharedBuffers, descriptor_of, new_table, pack, view_of, with_shared_buffers
 from stream_app.join import layout
 from stream_app.join.layout import JoinArrays
 from stream_app.join.stream_join import StreamJoin
@@ -35,8 +35,8 @@ class Some(NamedTuple):
     short: NDArray[np.int8]
     number: int
     long: NDArray[np.float64]
-    seldom: Annotated[NDArray[np.float32], Mark.SELDOM]
-    away: Annotated[NDArray[np.int64], Mark.SHARED]
+    seldom: Annotated[NDArray[np.float32], ArrayMark.SELDOM]
+    away: Annotated[NDArray[np.int64], ArrayMark.SHARED]
 
 
 def some() -> Some:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app.monitor.figures import Figures, StreamFigures
+from stream_app.monitor.figures import LiveFigures, StreamFigures
 from stream_app.monitor.table import LINES_AROUND, count, figures_table, summary
 from stream_app.terminal import Terminal
 from tests.support.formats.metrics import metric
@@ -18,7 +18,7 @@ FRAUD = StreamFigures(
 )
 
 
-def _shown(figures: Figures, lines: int | None = None, width: int = WIDTH) -> list[str]:
+def _shown(figures: LiveFigures, lines: int | None = None, width: int = WIDTH) -> list[str]:
     out = io.StringIO()
     Terminal(file=out, width=width).print(figures_table(figures, "app", lines))
     return out.getvalue().splitlines()
@@ -30,7 +30,7 @@ def _cells(lines: list[str], name: str) -> str:
 
 def test_every_number_is_in_its_column() -> None:
     """A figure below the wrong heading is worse than none; the stream's figures appear once."""
-    lines = _shown(Figures((FRAUD, StreamFigures("pumps"))))
+    lines = _shown(LiveFigures((FRAUD, StreamFigures("pumps"))))
     assert _cells(lines, "stream") == "stream learner G-mean recall specif. labels/s lag s pending dead changes"
     assert _cells(lines, "fraud") == "fraud areba * 0.914 0.836 1.000 812 2.5 3 7+ 12"
     assert _cells(lines, "baseline") == "baseline - - - 12"
@@ -42,7 +42,7 @@ def test_names_are_whole_and_lines_are_short() -> None:
     names = ["payments-of-the-northern-region", "payments-of-the-northern-regions", "x" * 249, "\x1b[31mred"]
     learners = (metric(learner="an-uncommonly-long-name-of-a-learner"),)
     busy = replace(FRAUD, learners=learners, labelled_per_s=123_456.0, lag_ms=10**12, dead_letters=10**7)
-    figures = Figures(tuple(replace(busy, stream=name) for name in names))
+    figures = LiveFigures(tuple(replace(busy, stream=name) for name in names))
     lines = _shown(figures)
     assert max(map(len, lines)) <= WIDTH
     (heading,) = (line for line in lines if "labels/s" in line)
@@ -56,13 +56,13 @@ def test_names_are_whole_and_lines_are_short() -> None:
 
 def test_an_empty_table_says_why() -> None:
     """Headings without a row look like a fault."""
-    assert len(Figures().notes()) == 1
-    assert Figures(problems=("no broker",)).notes() == ["no broker"]
+    assert len(LiveFigures().notes()) == 1
+    assert LiveFigures(problems=("no broker",)).notes() == ["no broker"]
 
 
 def test_a_cut_table_says_how_many_rows_are_missing() -> None:
     """A table that ends at the last line of the terminal looks complete."""
-    figures = Figures(tuple(replace(FRAUD, stream=f"stream-{number}") for number in range(9)), problems=("broken",))
+    figures = LiveFigures(tuple(replace(FRAUD, stream=f"stream-{number}") for number in range(9)), problems=("broken",))
     lines = _shown(figures, lines=LINES_AROUND + 1 + 4)
     assert [line.split()[0] for line in lines if line.lstrip().startswith("stream-")] == ["stream-0", "stream-1"]
     assert any(line.startswith("7 of 9 streams") for line in lines)
@@ -94,4 +94,4 @@ def test_numbers_have_six_characters(number: float | None, text: str) -> None:
 
 def test_the_summary_names_champions() -> None:
     """A log has one line for each update; the challengers would bury it."""
-    assert summary(Figures((FRAUD, StreamFigures("pumps")))) == "fraud 900 labelled G-mean 0.914"
+    assert summary(LiveFigures((FRAUD, StreamFigures("pumps")))) == "fraud 900 labelled G-mean 0.914"

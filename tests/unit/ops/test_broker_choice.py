@@ -9,7 +9,7 @@ import pytest
 from ops import broker
 from stream_app.errors import ConfigurationError
 from stream_app.testing import container
-from stream_app.testing.kafka import Kind, kafka_broker
+from stream_app.testing.kafka import BrokerKind, kafka_broker
 from stream_app.testing.local_kafka import cluster, jars
 from stream_app.testing.local_kafka.plan import ClusterPlan, free_ports
 from stream_app.testing.local_kafka.processes import broker_pid
@@ -105,7 +105,7 @@ def test_users_get_a_container_first_and_jars_otherwise(monkeypatch: pytest.Monk
     monkeypatch.setattr(container, "start", in_container)
     with kafka_broker() as both:
         assert both.bootstrap_servers == "127.0.0.1:2"
-    with kafka_broker(Kind.JARS) as preferred:
+    with kafka_broker(BrokerKind.JARS) as preferred:
         assert preferred.bootstrap_servers == "127.0.0.1:1"
     monkeypatch.setattr(container, "start", refuse)
     with kafka_broker() as after_a_failure:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from stream_app.worker.reports.metrics import METRICS, PROCESS_METRICS, Kind, Metric
+from stream_app.worker.reports.metrics import METRICS, PROCESS_METRICS, MetricDeclaration, MetricKind
 from tests.ops.monitoring import DASHBOARD, MONITORING, ROOT, queries
 
 DECLARED = {metric.name: metric for metric in (*METRICS, *PROCESS_METRICS)}
@@ -26,10 +26,10 @@ def _used() -> Iterator[tuple[str, str]]:
     yield from ((expression, title) for title, expression in queries(DASHBOARD).items())
 
 
-def _metric(name: str) -> Metric | None:
+def _metric(name: str) -> MetricDeclaration | None:
     found = DECLARED.get(name)
     histogram = DECLARED.get(name.removesuffix("_bucket"))
-    return found or (histogram if histogram is not None and histogram.kind is Kind.HISTOGRAM else None)
+    return found or (histogram if histogram is not None and histogram.kind is MetricKind.HISTOGRAM else None)
 
 
 def test_queries_name_what_is_published() -> None:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
-from stream_app.pipeline.degradation import Change, ChangeMonitor
+from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.prequential import Prequential, scores_of
 
 Classes = NDArray[np.int8]
-NOTHING = Change(0, None, None, None, None)
+NOTHING = DetectedChange(0, None, None, None, None)
 
 
 def river() -> Any:  # noqa: ANN401  (a module that publishes few types)
@@ -41,13 +41,13 @@ def joined(*stretches: Sequence[Any]) -> tuple[Classes, Classes]:
 
 def every_label(
     predicted: Classes, labels: Classes, detector: ChangeDetector = "hddm", fading: float = 0.99
-) -> list[Change]:
+) -> list[DetectedChange]:
     """Return the change that is reported after each label."""
     sums = Prequential(fading).run(predicted, labels)
     return ChangeMonitor(detector, fading).run(predicted, labels, sums, np.arange(1, len(labels) + 1))
 
 
-def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: float) -> list[Change]:
+def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: float) -> list[DetectedChange]:
     """Compute the same with River's detectors and a list of all G-means, written independently."""
     sums = Prequential(fading).run(predicted, labels)
     gmeans = [scores_of(row)[2] for row in sums]
@@ -74,7 +74,7 @@ def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: 
             continue
         below = [place for place in range(began, end + 1) if not back(gmeans[place], before)]
         took = None if below and below[-1] == end else below[-1] + 1 - began if below else 0
-        result.append(Change(changes, flagged + 1, began + 1, before, took))
+        result.append(DetectedChange(changes, flagged + 1, began + 1, before, took))
     return result
 
 

@@ -16,7 +16,7 @@ from stream_app.serialization import codec
 from stream_app.verify import verify
 from stream_app.verify.metrics.changes import change_fault
 from stream_app.verify.metrics.recount import Recount
-from stream_app.verify.metrics.restarts import ActsBefore, Restarts
+from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.output_checks import Output
 from stream_app.verify.results import Code
 from tests.support.verified_log import (
@@ -99,7 +99,7 @@ def test_metrics_before_or_after_a_correction(
         specificity=1.0 if positive else None,
         gmean=0.0 if positive else None,
     )
-    recount = Recount(0.99, asked, settled, corrections, Restarts())
+    recount = Recount(0.99, asked, settled, corrections, FigureRestarts())
     assert (recount.fault(metric, START) is None) == right
     assert recount.unknown == 0
 
@@ -208,8 +208,8 @@ def test_a_learner_that_came_back() -> None:
     again = replace(again, positive_correct=0.0, positive_total=0.0, negative_correct=0.0, negative_total=0.0)
     first = replace(again, updates=2, positive_total=1.0, negative_correct=1.0, negative_total=1.0)
     first = replace(first, recall=0.0, specificity=1.0, gmean=0.0)
-    recount = Recount(0.99, asked, settled, {}, Restarts())
+    recount = Recount(0.99, asked, settled, {}, FigureRestarts())
     assert recount.fault(replace(first, negative_correct=0.5), START) is not None
     assert [recount.fault(first, START), recount.fault(again, START._replace(begun=1))] == [None, None]
     assert recount.unknown == 1
-    assert Recount(0.99, asked, settled, {}, Restarts()).fault(again, START) is not None
+    assert Recount(0.99, asked, settled, {}, FigureRestarts()).fault(again, START) is not None

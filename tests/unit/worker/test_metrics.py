@@ -13,7 +13,7 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.cli.restart import Restarts
+from stream_app.cli.restart import ProcessRestarts
 from stream_app.cli.start import report_restarts
 from stream_app.config import Config
 from stream_app.record_columns import OutputRecords
@@ -24,7 +24,7 @@ from stream_app.worker.reports import metrics
 from stream_app.worker.reports.figures import COMMIT_BOUNDS_S, Figures
 from stream_app.worker.reports.http import PageServer, pages_of
 from stream_app.worker.reports.lag import MAX_POINTS, Lag
-from stream_app.worker.reports.metrics import PUBLISHED_STREAMS, Kind, Unit
+from stream_app.worker.reports.metrics import PUBLISHED_STREAMS, MetricKind, Unit
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
@@ -63,7 +63,7 @@ def _look(world: World, member: Worker) -> None:
 def test_a_name_says_kind_and_unit() -> None:
     """Prometheus' conventions: a reader of a name knows how to query it."""
     for metric in (*metrics.METRICS, *metrics.PROCESS_METRICS):
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER), metric.name
         stem = metric.name.removesuffix("_total")
         for unit in (Unit.SECONDS, Unit.BYTES, Unit.RATIO):
             is_named = metric.name == "process_start_time_seconds" or metric.unit is unit
@@ -235,7 +235,7 @@ def test_restarts_are_published() -> None:
     """A worker that restarts itself repeatedly looks healthy between two restarts."""
     observer = Observer(ManualClock(), publishes=True)
     now_s = time.time()
-    report_restarts(Restarts((now_s,) * 3, (now_s,)), observer.figures, was_fenced=True)
+    report_restarts(ProcessRestarts((now_s,) * 3, (now_s,)), observer.figures, was_fenced=True)
     samples = _samples(observer)
     assert _of(samples, "areba_recent_restarts", cause="error") == 3
     assert _of(samples, "areba_recent_restarts", cause="outage") == 1

@@ -21,8 +21,8 @@ class _Starts:
         self.observer = Observer(world.clock)
         self.continued_tasks: list[int] = []
         self.restored_tasks: list[int] = []
-        self.observer.subscribe(events.Continued, lambda event: self.continued_tasks.append(event.task))
-        self.observer.subscribe(events.Restored, lambda event: self.restored_tasks.append(event.task))
+        self.observer.subscribe(events.TaskContinued, lambda event: self.continued_tasks.append(event.task))
+        self.observer.subscribe(events.TaskRestored, lambda event: self.restored_tasks.append(event.task))
 
 
 def _live(members: Sequence[Worker], offset: int) -> bool:

@@ -14,7 +14,7 @@ weights, which never change.
 import numpy as np
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, Learner, Queues
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, Queues
 from stream_app.learners.methods.relay.state import (
     AVERAGE,
     CHALLENGER,
@@ -97,7 +97,7 @@ def _take_over(own: RelayState, queues: Queues, networks: DenseNetworks) -> None
 
 
 @compiled
-def judge(own: RelayState, learner: Learner, label: int) -> None:
+def judge(own: RelayState, learner: LearnerView, label: int) -> None:
     """Take a label into the losses of network and challenger, and decide between them."""
     tallies, errors = own.tallies, own.errors
     tallies[TRIED + label] += 1

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled, inlined
 from stream_app.learners.method import RINGS, Functions, LearningMethod, Method, State, StatePart, array_part
-from stream_app.learners.method_state import Learner, MethodTables, new_queues, new_tables
+from stream_app.learners.method_state import LearnerView, MethodTables, new_queues, new_tables
 from stream_app.learners.methods.relay.challenger import begin_challenger, judge, watch
 from stream_app.learners.methods.relay.feature_gates import has_gates, is_update_due, pass_gates, update_gates
 from stream_app.learners.methods.relay.feature_trends import update_trends
@@ -81,7 +81,7 @@ _MIDDLE = np.float32(32767.5)
 
 
 @inlined
-def _standardise_slot(learner: Learner, own: RelayState, slot: int) -> None:
+def _standardise_slot(learner: LearnerView, own: RelayState, slot: int) -> None:
     """Let the example of a slot enter the networks, standardised and gated."""
     fill_factors(own)
     standardise(own, learner.inputs.raw, slot * own.width, learner.inputs.source)
@@ -89,7 +89,7 @@ def _standardise_slot(learner: Learner, own: RelayState, slot: int) -> None:
 
 
 @inlined
-def _prepare(learner: Learner, slot: int) -> int:
+def _prepare(learner: LearnerView, slot: int) -> int:
     """Take an example that is to be predicted into the moments, and let it enter the networks."""
     own = state_of(learner.own)
     take_into_moments(own.moments, own.width, learner.inputs.raw, slot * own.width)
@@ -101,7 +101,7 @@ def _prepare(learner: Learner, slot: int) -> int:
 
 
 @compiled
-def _score(learner: Learner, number: int) -> np.float32:
+def _score(learner: LearnerView, number: int) -> np.float32:
     """Return a network's P(class 1) of the example that has entered; overwrites `scores`."""
     scores = learner.state.scores
     predict(member_of(learner.networks, number), learner.inputs.source, ZERO, scores)
@@ -110,7 +110,7 @@ def _score(learner: Learner, number: int) -> np.float32:
 
 
 @inlined
-def _review(learner: Learner, slot: int) -> bool:
+def _review(learner: LearnerView, slot: int) -> bool:
     """Put the scores by which `_admit` judges the networks into `scores`, unless the networks are not compiled."""
     own, scores = state_of(learner.own), learner.state.scores
     _standardise_slot(learner, own, slot)
@@ -125,7 +125,7 @@ def _review(learner: Learner, slot: int) -> bool:
 
 
 @inlined
-def _admit(learner: Learner, slot: int, label: int) -> int:
+def _admit(learner: LearnerView, slot: int, label: int) -> int:
     """Take a labelled example in, and prepare the first step."""
     own, queues, inputs = state_of(learner.own), learner.queues, learner.inputs
     tallies = own.tallies
@@ -160,7 +160,7 @@ def _jitter(own: RelayState, batch: Floats, at: int, kept: int) -> None:
 
 
 @inlined
-def _draw_examples(learner: Learner, own: RelayState, label: int, kept: int, count: int, newest: bool) -> int:
+def _draw_examples(learner: LearnerView, own: RelayState, label: int, kept: int, count: int, newest: bool) -> int:
     """Draw `DRAWN` of the newest `kept` examples of a class into `batch`, after `count` others; return the sum."""
     queues, state, words = learner.queues, learner.state, own.words
     next_block(own.generator, words)
@@ -206,7 +206,7 @@ def _average_all(own: RelayState, networks: DenseNetworks) -> None:
 
 
 @inlined
-def _next_batch(learner: Learner, own: RelayState, newest: int) -> int:
+def _next_batch(learner: LearnerView, own: RelayState, newest: int) -> int:
     """Draw the examples of the next step, and let `steps` say which network takes it.
 
     Args:
@@ -234,13 +234,13 @@ def _next_batch(learner: Learner, own: RelayState, newest: int) -> int:
 
 
 @inlined
-def _again(learner: Learner) -> int:
+def _again(learner: LearnerView) -> int:
     """Draw the examples of one more step."""
     return _next_batch(learner, state_of(learner.own), -1)
 
 
 @compiled
-def _correct(learner: Learner, slot: int, label: int) -> None:
+def _correct(learner: LearnerView, slot: int, label: int) -> None:
     """Change the class of an example that is in a queue."""
     queues, tallies, other = learner.queues, state_of(learner.own).tallies, 1 - label
     age = age_of(queues, learner.inputs, slot, other)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.tables import Mark, new_table, view_of
+from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.moments import new_moments
 from stream_app.learners.poisson import WORDS, new_generator
 from stream_app.records import Floats, Longs, Words
@@ -53,9 +53,9 @@ class RelayState(NamedTuple):
     slopes: NDArray[np.float64]
     gates: Floats
     generator: Words
-    words: Annotated[Words, Mark.SHARED]
-    factors: Annotated[NDArray[np.float64], Mark.SHARED]
-    sums: Annotated[NDArray[np.float64], Mark.SHARED]
+    words: Annotated[Words, ArrayMark.SHARED]
+    factors: Annotated[NDArray[np.float64], ArrayMark.SHARED]
+    sums: Annotated[NDArray[np.float64], ArrayMark.SHARED]
 
 
 state_of = view_of(RelayState)
