@@ -347,11 +347,14 @@ class Rounds:
         if size is not None:
             self._observer.emit(events.SnapshotStarted(task.number, task.position.anchor.sequence, size))
 
-    def save(self, tasks: Sequence[OwnedTask]) -> None:
+    def save(self, tasks: Sequence[OwnedTask]) -> bool:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.
 
         A transaction that is running is finished first, and tasks that are lost with it are not saved. Saving ends
         early if it takes too long, or if a transaction is aborted.
+
+        Returns:
+            False if a transaction was aborted: once its tasks are restored, they can be saved.
 
         Raises:
             FencedError: A newer worker has our name.
@@ -360,18 +363,18 @@ class Rounds:
         self.finish()
         tasks = [task for task in tasks if self._tasks.owns(task)]
         if self._ports.is_cut_off():
-            return
+            return True
         written_s = self._ports.clock.monotonic_s()
         until_s = written_s + _SAVE_TIMEOUT_S
         for task in tasks:
             self._take_snapshot(task, ending=True)
         while any(task.is_saving for task in tasks):
             if self._ports.clock.monotonic_s() >= until_s:
-                return
+                return True
             writing = [Part(task) for task in tasks if task.writes_snapshot]
             if not writing:
                 if self._ports.clock.monotonic_s() >= written_s + _MARKER_TIMEOUT_S:
-                    return
+                    return True
                 self._watch.wait_for_readers(tasks)
                 continue
             try:
@@ -380,8 +383,9 @@ class Rounds:
                 self._observer.emit(events.Aborted(str(error)))
                 for task in tasks:
                     self._tasks.renew(task.number)
-                return
+                return False
             for part in writing:
                 self._advance(part)
                 self._take_snapshot(part.task, ending=True)
             written_s = self._ports.clock.monotonic_s()
+        return True

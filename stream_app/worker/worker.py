@@ -54,6 +54,9 @@ GROUP_TIMEOUT_S = 30.0
 _OVERLAP_S = 1.0
 """Longest time in which a worker with full batches does nothing but poll, compute and commit."""
 
+_STOP_TIMEOUT_S = 30.0
+"""Longest time in which a worker that stops restores tasks in order to save them; services wait 60 s for its end."""
+
 _MEMORY_INTERVAL_S = 60.0
 """Interval at which the memory of the tasks is reported."""
 
@@ -128,7 +131,7 @@ class Worker:
             self.start()
             while not should_stop():
                 self.turn()
-            self._rounds.save(self.tasks)
+            self._save_all()
             self._observe_stop()
         except FencedError as error:
             self._raise_fenced_again(error)
@@ -213,6 +216,26 @@ class Worker:
             self._memory_s = now_s + _MEMORY_INTERVAL_S
             for task in self.tasks:
                 self._observer.emit(events.MemoryAllocated(task.number, task.allocated_bytes))
+
+    def _save_all(self) -> None:
+        """Save all tasks at the end, also those that are restored because their last transaction was aborted.
+
+        The first transaction after a long pause may be aborted, because the broker has forgotten the transactional id.
+        If the worker left the restore to the next process, retention could delete the inputs before it starts.
+        """
+        until_s = self._ports.clock.monotonic_s() + _STOP_TIMEOUT_S
+        was_aborted = self._rounds.aborts > 0
+        while True:
+            while was_aborted and self._restores() and self._ports.clock.monotonic_s() < until_s:
+                self.turn()
+            if self._rounds.save(self.tasks) or self._ports.clock.monotonic_s() >= until_s:
+                return
+            was_aborted = True
+
+    def _restores(self) -> bool:
+        return bool(self._owned.new) or any(
+            task.state is TaskState.ASSIGNED or task.state.is_restoring for task in self.tasks
+        )
 
     def _observe_stop(self) -> None:
         for task in self.tasks:

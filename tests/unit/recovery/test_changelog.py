@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from stream_app.backends.base import TopicPartition
-from stream_app.errors import TransactionAbortedError, UnknownOutcomeError
+from stream_app.errors import ArebaError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.live import snapshot_writer
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Example
@@ -112,6 +112,30 @@ def _living_keys(world: World, number: int) -> set[bytes]:
     """Return the keys whose last record is not a tombstone: those that compaction keeps."""
     world.broker.compact(changelog_of(world, number))
     return {key for key, value, *_ in world.rows("changelog", number) if value is not None}
+
+
+@pytest.mark.parametrize("is_saving", [True, False])
+def test_a_stop_saves_what_an_aborted_transaction_left_unsaved(*, is_saving: bool) -> None:
+    """Retention may delete the inputs before the next start: the restore that follows an abort belongs to the stop."""
+    world = World()
+    world.send(40)
+    failures: dict[int, type[ArebaError]] = {}
+    failing = FailingTransaction(world.broker, failures)
+    member = world.worker(transaction=failing)
+    reached = all_at(member, 40)
+
+    def should_stop() -> bool:
+        if reached() and not failures:
+            failures[failing.commits + 1] = TransactionAbortedError
+            world.send(10, first=40)
+            return is_saving
+        return member.aborts > 0
+
+    member.run(should_stop)
+    assert failing.commits > next(iter(failures))
+    again = started(world.worker())
+    take_turns(again, until=lambda: bool(again.tasks) and all(task.offsets >= (40, 40) for task in again.tasks))
+    assert [task.report.reprocessed_records for task in again.tasks] == [0, 0]
 
 
 @pytest.mark.slow
