@@ -133,7 +133,7 @@ class WorkerSettings(Settings):
             without a label; 1 is never.
         log_format: Format of the log's lines: `text`, or `json` with one object for each line.
         http_port: Port that serves `/alive`, `/ready` and `/metrics`; 0 takes a free port and logs it; by default
-            there is none.
+            no port is open.
         http_host: Address of this machine that the port belongs to.
     """
 
