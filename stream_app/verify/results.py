@@ -51,8 +51,6 @@ class Code(StrEnum):
         MISSING_FROM_TOPIC: A second run writes a record that the topic lacks.
         NOT_WRITTEN_BY_RERUN: The topic has a record that a second run does not write.
         WRONG_MODELS: A second run ends with other models than `--models` says.
-        WRONG_MANIFEST_COUNT: The topics have more or fewer records than were sent.
-        WRONG_MANIFEST_DIGEST: The records are not those that were sent.
     """
 
     UNREADABLE_RECORD = "unreadable-record"
@@ -89,8 +87,6 @@ class Code(StrEnum):
     MISSING_FROM_TOPIC = "missing-from-topic"
     NOT_WRITTEN_BY_RERUN = "not-written-by-rerun"
     WRONG_MODELS = "wrong-models"
-    WRONG_MANIFEST_COUNT = "wrong-manifest-count"
-    WRONG_MANIFEST_DIGEST = "wrong-manifest-digest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,14 @@
 
 Each partition is checked separately (`partition_check`): the chain of progress records, then all outputs against the
 reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics`).
-What replayers say that they sent is compared with the inputs (`manifest_check`). No worker is asked, and neither the
-task nor its join is imported. With `rerun`, all stages are run again besides, and every output, the digests and the
-final models must be equal to the bit (`second_run`).
+No worker is asked, and neither the task nor its join is imported. With `rerun`, all stages are run again besides, and
+every output, the digests and the final models must be equal to the bit (`second_run`).
 
 While a group is at work, it is checked up to its last commit when the check of a partition began.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,9 @@ from rich.table import Table
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.partitioner import split_text
 from stream_app.backends.progress import partitions_of
-from stream_app.backends.reading import read_rows
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.records import Mark, Side
-from stream_app.serialization.wire_format import format_of
 from stream_app.terminal import Terminal, simple_table
-from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition.partition_check import How, PartitionCheck
 from stream_app.verify.results import Code, Finding, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import CheckedApplication, CheckpointFile, Ended
@@ -186,7 +180,6 @@ def _nothing(done: int, total: int) -> None:
 def verify(
     cluster: Cluster,
     config: Config,
-    manifests: Sequence[Path] = (),
     *,
     rerun: bool = False,
     models: Mapping[int, str] | None = None,
@@ -202,35 +195,29 @@ def verify(
     Args:
         cluster: Where the topics are.
         config: The configuration of the application.
-        manifests: Files in which replayers wrote what they sent.
         rerun: Whether to run all stages again and compare every output and the final models.
         models: By partition, the digest of the final models that a worker logged; needs `rerun`.
-        checkpoint: The file in which a run keeps where it ended; needs `rerun`, and takes no manifests.
+        checkpoint: The file in which a run keeps where it ended; needs `rerun`.
         partial: Whether records that were deleted are accepted: then they are a note, and no finding.
         on_progress: Takes the number of partitions that are done and the number of all partitions.
 
     Raises:
         TopicError: A topic is missing, or the inputs' partition counts differ.
-        ConfigurationError: A manifest or the checkpoint cannot be read, or the checkpoint cannot be written.
+        ConfigurationError: The checkpoint cannot be read or written.
         UnknownOutcomeError: A broker did not answer in time.
     """
-    checks = [ManifestCheck.load(path) for path in manifests]
-    if checkpoint is not None and (manifests or not rerun):
-        raise ConfigurationError(
-            "a checkpoint needs the second run and takes no manifest: omit --no-rerun and --manifest"
-        )
+    if checkpoint is not None and not rerun:
+        raise ConfigurationError("a checkpoint needs the second run: omit --no-rerun")
     partitions = _partitions(cluster, config)
     file = None if checkpoint is None else CheckpointFile(checkpoint, _identity(cluster, config))
     before = {} if file is None else file.read()
-    checker = _Checker(cluster, config, checks, partitions, accepts_deleted=partial)
+    checker = _Checker(cluster, config, partitions, accepts_deleted=partial)
     for partition in range(partitions):
         on_progress(partition, partitions)
         wanted = (models or {}).get(partition)
         checker.check(partition, wanted_models=wanted, rerun=rerun, checkpoint=before.get(partition))
     on_progress(partitions, partitions)
     checker.check_unread()
-    for check in checks:
-        checker.check_manifest(check)
     report = checker.report()
     if file is not None and report.ok:
         file.write([part for _, part in sorted({**before, **checker.ended}.items())])
@@ -271,7 +258,6 @@ class _Checker:
     Args:
         cluster: Where the topics are.
         config: The configuration of the application.
-        manifests: What replayers sent.
         partitions: The number of tasks.
         accepts_deleted: Whether records that were deleted are a note, and no finding.
 
@@ -283,18 +269,15 @@ class _Checker:
         self,
         cluster: Cluster,
         config: Config,
-        manifests: Sequence[ManifestCheck],
         partitions: int,
         *,
         accepts_deleted: bool,
     ) -> None:
         self._cluster = cluster
         self._config = config
-        self._manifests = manifests
         self._partitions = partitions
         self._accepts_deleted = accepts_deleted
         self._findings = Findings()
-        self._later: list[Finding] = []  # shown after the findings of the partitions, however many there are
         self._notes: list[str] = []
         self._figures: dict[str, StreamTotals] = {}
         self._homes: dict[str, list[int]] = {}
@@ -307,7 +290,7 @@ class _Checker:
     def check(self, partition: int, *, wanted_models: str | None, rerun: bool, checkpoint: Ended | None) -> None:
         """Check one partition."""
         how = How(rerun, wanted_models, checkpoint, self._accepts_deleted)
-        check = PartitionCheck(self._cluster, self._config, partition, self._findings, self._manifests, how)
+        check = PartitionCheck(self._cluster, self._config, partition, self._findings, how)
         checked = check.run()
         self._notes += checked.notes
         self._scopes[partition] = checked.scope
@@ -335,49 +318,15 @@ class _Checker:
                     )
                     self._findings.add(Code.UNREAD_PARTITION, topic.name, number, low, text)
 
-    def check_manifest(self, manifest: ManifestCheck) -> None:
-        """Compare a manifest with what the topics hold, and its digest where the order of sending can be derived."""
-        name = manifest.path.name
-        places = (TopicPartition(topic, number) for topic, number, first, end in manifest.ranges)
-        lows = [self._cluster.watermarks(place).low for place in places]
-        if any(low > first for low, (_, _, first, _) in zip(lows, manifest.ranges, strict=True)):
-            self._notes.append(f"{name}: was not compared: records that it lists were deleted")
-            return
-        self._later += [Finding(Code.WRONG_MANIFEST_COUNT, fault) for fault in manifest.faults()]
-        if not manifest.order_is_known:
-            self._notes.append(f"{name}: its digest was not checked: it sent records out of order")
-            return
-        with ExitStack() as stack:
-            digest = manifest.digest_of([self._sent(stack, *place) for place in manifest.ranges])
-        if digest is None:
-            self._notes.append(f"{name}: its digest was not checked: others wrote between its records")
-        elif digest != manifest.digest:
-            text = f"{name}: digest {digest} on the topics, {manifest.digest} was sent"
-            self._later.append(Finding(Code.WRONG_MANIFEST_DIGEST, text))
-
-    def _sent(self, stack: ExitStack, topic: str, partition: int, first: int, end: int) -> Iterator[Sent]:
-        """Yield the records of a range, undecoded."""
-        reader = self._cluster.reader(TopicPartition(topic, partition))
-        stack.callback(reader.close)
-        side = Side.EXAMPLES if topic == self._config.topics.examples else Side.LABELS
-        headers = format_of(self._config.serialization).schemas.items()
-        marks = tuple(header for header, schema in headers if schema.record is Mark)
-        reader.seek(first)
-        for row in read_rows(reader, f"{topic}[{partition}]"):
-            if row.offset >= end:
-                return
-            value = row.value or b""
-            yield Sent(topic, side, row.offset, row.timestamp_ms, row.key or b"", value, value.startswith(marks))
-
     def report(self) -> Report:
         """Return everything that was found."""
         homes = sorted(self._homes.items())
-        split = (f"stream {stream!r} {split_text(places)}" for stream, places in homes if len(places) > 1)
-        later = [*(Finding(Code.SPLIT_STREAM, text) for text in split), *self._later]
+        texts = [f"stream {stream!r} {split_text(places)}" for stream, places in homes if len(places) > 1]
+        split = [Finding(Code.SPLIT_STREAM, text) for text in texts]
         return Report(
             figures=self._figures,
-            findings=(*self._findings.kept, *later),
-            finding_count=self._findings.count + len(later),
+            findings=(*self._findings.kept, *split),  # shown after the others, however many there are
+            finding_count=self._findings.count + len(split),
             notes=tuple(self._notes),
             partitions=self._partitions,
             commits=self._commits,
