@@ -147,9 +147,9 @@ class PartitionAudit:
             if isinstance(event, Dead) and isinstance(event.record.meaning, Mark):
                 figures = self._context.figures_of(event.record.stream)
                 figures.count_mark(event.record.side, -1)
-        _expect(self._predictions, due[Predicted], fates.get("predictions"))
-        _expect(self._outcomes, due[ExpectedOutcome], fates.get("outcomes"))
-        _expect(self._dead_letters, due[Dead], fates.get("dead_letters"))
+        self._predictions.expect(due[Predicted], fates.get("predictions", "kept"))
+        self._outcomes.expect(due[ExpectedOutcome], fates.get("outcomes", "kept"))
+        self._dead_letters.expect(due[Dead], fates.get("dead_letters", "kept"))
 
     def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, StreamTotals]:
         """Compare what is left.
@@ -185,11 +185,3 @@ class PartitionAudit:
             figures.labels += 1
         if isinstance(record.meaning, Mark):
             figures.count_mark(record.side, 1)
-
-
-def _expect(check: SequenceCheck[Any, Any], due: Iterable[Any], fate: Fate | None) -> None:
-    """Let a comparison expect the outputs of a commit, as far as they were not deleted."""
-    if fate == "straddles":
-        check.expect_if_kept(due)
-    elif fate != "deleted":
-        check.expect(due)
