@@ -41,7 +41,7 @@ from stream_app.verify.output_checks import (
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, Reported
-from stream_app.verify.results import Code, Findings, StreamTotals
+from stream_app.verify.results import EQUATIONS, Code, Findings, StreamTotals
 from stream_app.verify.sequence_check import SequenceCheck
 
 NOTHING_DELETED: Mapping[str, Fate] = MappingProxyType({})
@@ -170,9 +170,10 @@ class PartitionAudit:
             figures.pending += len(stream.pending)
             figures.waiting += len(stream.waiting)
         for name, figures in self._context.figures.items():
-            for equation, left, right in figures.equations():
-                if left != right:
-                    text = f"stream {name}: off by {left - right:+,}: {equation}; {left:,}, not {right:,}"
+            for equation in EQUATIONS:
+                left, *others = map(figures.count, equation.values())
+                if left != (right := sum(others)):
+                    text = f"stream {name}: off by {left - right:+,}: {' '.join(equation)}; {left:,}, not {right:,}"
                     self._context.add(Code.WRONG_TOTALS, self._context.names.inputs[0], None, text)
 
         return self._context.figures

@@ -23,35 +23,43 @@ from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.terminal import Terminal, simple_table
 from stream_app.verify.partition.partition_check import How, PartitionCheck
-from stream_app.verify.results import Code, Finding, Findings, Scope, StreamTotals
+from stream_app.verify.results import EQUATIONS, Code, Finding, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import CheckedApplication, CheckpointFile, Ended
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """What `verify` found.
 
     Attributes:
-        figures: Counts by stream, over all partitions.
-        findings: What is wrong; of the partitions the first thousand.
-        finding_count: Number of all findings.
-        notes: What was not checked, and why; a note is no finding.
         partitions: Number of tasks.
+        figures: Counts by stream, over all partitions.
+        found: What is wrong; of the partitions the first thousand.
+        notes: What was not checked, and why; a note is no finding.
         commits: Number of commit records.
         records: Number of output records.
         models: By partition, the digest of all models after a fresh run, as workers log it at a clean stop.
         scopes: By partition, which inputs were checked.
     """
 
-    figures: Mapping[str, StreamTotals]
-    findings: Sequence[Finding]
-    finding_count: int
-    notes: Sequence[str]
     partitions: int
-    commits: int
-    records: int
-    models: Mapping[int, str] = field(default_factory=dict)
-    scopes: Mapping[int, Scope] = field(default_factory=dict)
+    figures: dict[str, StreamTotals] = field(default_factory=dict)
+    found: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+    commits: int = 0
+    records: int = 0
+    models: dict[int, str] = field(default_factory=dict)
+    scopes: dict[int, Scope] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong, as far as it was kept."""
+        return tuple(self.found.kept)
+
+    @property
+    def finding_count(self) -> int:
+        """Number of all findings."""
+        return self.found.count
 
     @property
     def is_partial(self) -> bool:
@@ -125,33 +133,12 @@ class Report:
         }
 
     def tables(self) -> Iterator[Table]:
-        """Yield a table for each of the three equations that account for all records; it has a row for each stream."""
-        yield self._table(
-            ("examples", "= marks", "+ predicted", "+ duplicates", "+ dead"),
-            lambda f: (
-                f.examples,
-                f.example_marks,
-                f.champion_predictions,
-                f.example_duplicates,
-                f.example_dead_letters.total(),
-            ),
-        )
-        yield self._table(
-            ("predicted", "= joined", "+ unlabelled", "+ evicted", "+ pending"),
-            lambda f: (f.champion_predictions, f.joined, f.unlabelled, f.evicted, f.pending),
-        )
-        yield self._table(
-            ("labels", "= marks", "+ joined", "+ corrections", "+ duplicates", "+ dead", "+ waiting"),
-            lambda f: (
-                f.labels,
-                f.label_marks,
-                f.joined,
-                f.corrections,
-                f.label_duplicates,
-                f.label_dead_letters.total(),
-                f.waiting,
-            ),
-        )
+        """Yield a table for each of the equations that account for all records; it has a row for each stream."""
+        for equation in EQUATIONS:
+            table = simple_table("", ("stream", *equation))
+            for stream, figures in sorted(self.figures.items()):
+                table.add_row(stream, *(f"{figures.count(column):,}" for column in equation.values()))
+            yield table
 
     def dead_letter_lines(self) -> Iterator[str]:
         """Yield lines that count dead letters by stream, topic and reason."""
@@ -160,12 +147,6 @@ class Report:
                 if counts:
                     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items()))
                     yield f"dead letters of {stream} from {side}: {reasons}"
-
-    def _table(self, headings: Sequence[str], cells: Callable[[StreamTotals], Sequence[int]]) -> Table:
-        table = simple_table("", ("stream", *headings))
-        for stream, figures in sorted(self.figures.items()):
-            table.add_row(stream, *(f"{count:,}" for count in cells(figures)))
-        return table
 
 
 def _percent(part: int, whole: int) -> str:
@@ -218,7 +199,8 @@ def verify(
         checker.check(partition, wanted_models=wanted, rerun=rerun, checkpoint=before.get(partition))
     on_progress(partitions, partitions)
     checker.check_unread()
-    report = checker.report()
+    checker.check_split()
+    report = checker.report
     if file is not None and report.ok:
         file.write([part for _, part in sorted({**before, **checker.ended}.items())])
     return report
@@ -255,53 +237,34 @@ def _partitions(cluster: Cluster, config: Config) -> int:
 class _Checker:
     """The checks of all partitions, and what they share.
 
-    Args:
-        cluster: Where the topics are.
-        config: The configuration of the application.
-        partitions: The number of tasks.
-        accepts_deleted: Whether records that were deleted are a note, and no finding.
-
     Attributes:
+        report: What was found so far.
         ended: By partition, what a checkpoint holds.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        config: Config,
-        partitions: int,
-        *,
-        accepts_deleted: bool,
-    ) -> None:
+    def __init__(self, cluster: Cluster, config: Config, partitions: int, *, accepts_deleted: bool) -> None:
+        self.report = Report(partitions)
+        self.ended: dict[int, Ended] = {}
         self._cluster = cluster
         self._config = config
-        self._partitions = partitions
         self._accepts_deleted = accepts_deleted
-        self._findings = Findings()
-        self._notes: list[str] = []
-        self._figures: dict[str, StreamTotals] = {}
         self._homes: dict[str, list[int]] = {}
-        self._models: dict[int, str] = {}
-        self._scopes: dict[int, Scope] = {}
-        self.ended: dict[int, Ended] = {}
-        self._commits = 0
-        self._records = 0
 
     def check(self, partition: int, *, wanted_models: str | None, rerun: bool, checkpoint: Ended | None) -> None:
         """Check one partition."""
         how = How(rerun, wanted_models, checkpoint, self._accepts_deleted)
-        check = PartitionCheck(self._cluster, self._config, partition, self._findings, how)
-        checked = check.run()
-        self._notes += checked.notes
-        self._scopes[partition] = checked.scope
+        report = self.report
+        checked = PartitionCheck(self._cluster, self._config, partition, report.found, how).run()
+        report.notes += checked.notes
+        report.scopes[partition] = checked.scope
+        report.commits += checked.commits
+        report.records += checked.records
         if checked.ended is not None:
             self.ended[partition] = checked.ended
-        self._commits += checked.commits
-        self._records += checked.records
         if checked.models is not None:
-            self._models[partition] = checked.models
+            report.models[partition] = checked.models
         for stream, figures in checked.figures.items():
-            self._figures.setdefault(stream, StreamTotals()).add(figures)
+            report.figures.setdefault(stream, StreamTotals()).add(figures)
             if figures.accepted:
                 self._homes.setdefault(stream, []).append(partition)
 
@@ -309,28 +272,18 @@ class _Checker:
         """Find records in input partitions that no task reads, since topics may have grown."""
         topics = self._config.topics
         for topic in self._cluster.topics((topics.examples, topics.labels)).values():
-            for number in range(self._partitions, topic.partitions):
+            for number in range(self.report.partitions, topic.partitions):
                 low, high = self._cluster.watermarks(TopicPartition(topic.name, number))
                 if high > low:
                     text = (
                         f"{high - low:,} records from here on will never be read: the application has "
-                        f"{self._partitions} tasks; they have to be sent again"
+                        f"{self.report.partitions} tasks; they have to be sent again"
                     )
-                    self._findings.add(Code.UNREAD_PARTITION, topic.name, number, low, text)
+                    self.report.found.add(Code.UNREAD_PARTITION, topic.name, number, low, text)
 
-    def report(self) -> Report:
-        """Return everything that was found."""
-        homes = sorted(self._homes.items())
-        texts = [f"stream {stream!r} {split_text(places)}" for stream, places in homes if len(places) > 1]
-        split = [Finding(Code.SPLIT_STREAM, text) for text in texts]
-        return Report(
-            figures=self._figures,
-            findings=(*self._findings.kept, *split),  # shown after the others, however many there are
-            finding_count=self._findings.count + len(split),
-            notes=tuple(self._notes),
-            partitions=self._partitions,
-            commits=self._commits,
-            records=self._records,
-            models=self._models,
-            scopes=self._scopes,
-        )
+    def check_split(self) -> None:
+        """Find streams with records in several partitions."""
+        for stream, places in sorted(self._homes.items()):
+            if len(places) > 1:
+                text = f"stream {stream!r} {split_text(places)}"
+                self.report.found.add_always(Finding(Code.SPLIT_STREAM, text))
