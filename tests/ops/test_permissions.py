@@ -28,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from ops.keeper import KeptProcess
+from ops.local_kafka.plan import free_ports
 from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.acls import AclEntry, Pattern, Resource, Role
 from stream_app.backends.base import TopicPartition
@@ -45,7 +46,6 @@ from stream_app.monitor.tail import TOPIC_NAMES, topic_named
 from stream_app.monitor.watcher import Watcher
 from stream_app.serialization import codec
 from stream_app.snapshot.stops import stopped_text
-from stream_app.testing.local_kafka.plan import free_ports
 from tests.support.kafka.application import App
 from tests.support.kafka.members import Member, kafka_transactions, members_of
 from tests.support.kafka.processes import ROOT
