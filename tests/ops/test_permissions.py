@@ -128,11 +128,11 @@ def test_each_role_can_do_its_work(members: Mapping[Role, Member]) -> None:
 def _operate(operator: Member, subscriber: Member) -> None:
     """Run each command that reads or writes, while no worker is running."""
     file = str(operator.app.folder / "alpha.safetensors")
-    letter = json.loads(operator.command("dlq", "list", "--json"))["dead_letters"][0]
+    letter = json.loads(operator.command("dlq", "show", "--json"))["dead_letters"][0]
     for words in (
         ("verify",),
         ("acls", "--role", "worker", "--principal", "User:worker"),
-        ("config", "check"),
+        ("config", "--check"),
         ("explain", "alpha", "a-1"),
         ("watch", "--once", "--interval", "0"),
         ("dlq", "show", f"{letter['partition']}:{letter['offset']}"),
