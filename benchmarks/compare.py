@@ -17,8 +17,8 @@ from statistics import median
 from rich.progress import track
 
 from ops.keeper import KeptProcess
+from ops.local_kafka.cluster import start as start_kafka
 from stream_app.terminal import Terminal
-from stream_app.testing.local_kafka.cluster import start as start_kafka
 
 HERE = Path(__file__).parents[1]
 LIMIT_S = 600.0

@@ -1,8 +1,8 @@
 """Choose a Kafka: the cluster that was given, or else a broker on this machine, or else none.
 
 given               --bootstrap-servers or AREBA_KAFKA__BOOTSTRAP_SERVERS
-local jars          if Java and Maven are on the PATH
-container           if a container engine answers; `stream_app.testing.kafka` starts both
+local jars          if Java and Maven are on the PATH (`ops.local_kafka`)
+container           if a container engine answers (`ops.container`)
 in-process log      otherwise (stream_app/backends/memory)
 """
 
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from ops import container
+from ops.local_kafka import cluster, jars
 from stream_app.errors import ConfigurationError
-from stream_app.testing.kafka import BrokerKind, kafka_broker
 
 VARIABLE = "AREBA_KAFKA__BOOTSTRAP_SERVERS"
 
@@ -49,11 +50,41 @@ def choose(bootstrap_servers: str | None = None, tell: Callable[[str], None] = _
         tell(broker.reason)
         yield broker
         return
+    problems: list[str] = []
     with ExitStack() as running:
-        try:
-            started = running.enter_context(kafka_broker(BrokerKind.JARS, tell))  # quicker to start than a container
-            broker = Broker(started.bootstrap_servers, started.reason)
-        except ConfigurationError as problem:
-            broker = Broker(None, f"Kafka: none, an in-process log, because {'; '.join(problem.lines)}")
+        for start in (_from_jars, _in_container):  # the jars are quicker to start
+            try:
+                broker = start(running, tell)
+                break
+            except ConfigurationError as problem:
+                problems += problem.lines
+        else:
+            broker = Broker(None, f"Kafka: none, an in-process log, because {'; '.join(problems)}")
             tell(broker.reason)
         yield broker
+
+
+def _from_jars(running: ExitStack, tell: Callable[[str], None]) -> Broker:
+    """Start a broker from its jars.
+
+    Raises:
+        ConfigurationError: Java or Maven is missing, or the broker does not start.
+    """
+    if missing := jars.missing_tools():
+        raise ConfigurationError(f"{' and '.join(missing)} not on the PATH")
+    reason = f"Kafka: Apache Kafka {jars.kafka_version()} on this machine, because Java and Maven are here"
+    tell(reason)
+    return Broker(running.enter_context(cluster.start(1)).bootstrap_servers, reason)
+
+
+def _in_container(running: ExitStack, tell: Callable[[str], None]) -> Broker:
+    """Start a broker in a container.
+
+    Raises:
+        ConfigurationError: No engine answers, or the broker does not start.
+    """
+    if not container.engine_answers():
+        raise ConfigurationError("no container engine answers")
+    reason = f"Kafka: {container.kafka_image()} in a container, because a container engine answers"
+    tell(reason)
+    return Broker(running.enter_context(container.start()), reason)

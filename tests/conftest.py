@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from ops import broker
+from ops.local_kafka import cluster as local_kafka
+from ops.local_kafka.jars import missing_tools
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka import cluster as local_kafka
-from stream_app.testing.local_kafka.jars import missing_tools
 from tests.support.compiling import compile_in_one_process
 from tests.support.kafka.secure_broker import SecureKafka, secure_kafka
 

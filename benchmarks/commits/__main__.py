@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.commits.picture import draw
 from benchmarks.commits.trace import API_KEYS, STEPS, Trace, run, send
+from ops.local_kafka.cluster import start
 from stream_app.terminal import Terminal
-from stream_app.testing.local_kafka.cluster import start
 
 PICTURE = Path(__file__).parents[2] / "docs" / "commits.png"
 

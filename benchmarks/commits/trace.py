@@ -18,6 +18,8 @@ import numpy as np
 from benchmarks.kafka.worker import configuration
 from benchmarks.way import fraud
 from ops.keeper import KeptProcess
+from ops.local_kafka.cluster import LocalKafka
+from ops.local_kafka.jars import kafka_jars
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -28,8 +30,6 @@ from stream_app.cli.warm_up import warm_up
 from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
-from stream_app.testing.local_kafka.cluster import LocalKafka
-from stream_app.testing.local_kafka.jars import kafka_jars
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker

@@ -24,6 +24,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.rows import Row, below
 from ops.keeper import KeptProcess, temporary_folder
+from ops.local_kafka.cluster import start as start_kafka
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.partitioner import partition_of
 from stream_app.cli.topic_setup import create_topics
@@ -32,7 +33,6 @@ from stream_app.config import Config
 from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
-from stream_app.testing.local_kafka.cluster import start as start_kafka
 
 EVENTS = 20
 """Joins, leaves, and starts of the other process."""

@@ -19,6 +19,7 @@ from benchmarks.kafka.own_process import last_line_of
 from benchmarks.peers.inputs import tiled
 from benchmarks.rows import Row
 from benchmarks.way import DELAY_EXAMPLES
+from ops.local_kafka.cluster import start as start_kafka
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -32,7 +33,6 @@ from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Floats, Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
-from stream_app.testing.local_kafka.cluster import start as start_kafka
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker

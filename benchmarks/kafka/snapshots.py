@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.rows import Row, at_most, below
+from ops.local_kafka.cluster import start as start_kafka
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -29,7 +30,6 @@ from stream_app.producers import datasets
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
-from stream_app.testing.local_kafka.cluster import start as start_kafka
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer

@@ -26,6 +26,8 @@ from benchmarks.peers.measurement import cpu_s
 from benchmarks.rows import Row, at_most, below
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
+from ops.local_kafka.cluster import LocalKafka
+from ops.local_kafka.cluster import start as start_kafka
 from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -40,8 +42,6 @@ from stream_app.record_columns import OutputRecords, repeated
 from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
-from stream_app.testing.local_kafka.cluster import LocalKafka
-from stream_app.testing.local_kafka.cluster import start as start_kafka
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker

@@ -21,11 +21,11 @@ from benchmarks.peers.inputs import EXAMPLES_BY_ID, LABELS_BY_ID, send
 from benchmarks.peers.measurement import Meter, Part, halves
 from benchmarks.peers.programs import Program, configuration, programs
 from ops.keeper import KeptProcess, temporary_folder
+from ops.local_kafka.cluster import LocalKafka
+from ops.local_kafka.cluster import start as start_kafka
 from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.terminal import Terminal
-from stream_app.testing.local_kafka.cluster import LocalKafka
-from stream_app.testing.local_kafka.cluster import start as start_kafka
 
 PAIRS = 500_000
 PAIRS_OF_QUIX = 40_000

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
+from ops.local_kafka import processes
+from ops.local_kafka.cluster import LocalKafka, prepare_plan
+from ops.local_kafka.jars import KAFKA_VERSION, file_lock, kafka_jars
+from ops.local_kafka.plan import HOST, ClusterPlan
+from ops.local_kafka.processes import READY_TIMEOUT_S
 from stream_app.cli.process import run_command
 from stream_app.terminal import say
-from stream_app.testing.local_kafka import processes
-from stream_app.testing.local_kafka.cluster import LocalKafka, prepare_plan
-from stream_app.testing.local_kafka.jars import KAFKA_VERSION, file_lock, kafka_jars
-from stream_app.testing.local_kafka.plan import HOST, ClusterPlan
-from stream_app.testing.local_kafka.processes import READY_TIMEOUT_S
 
 DEFAULT_FOLDER = Path(".local/kafka")
 

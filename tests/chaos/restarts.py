@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.local_kafka import cluster as local_kafka
 from stream_app.cli.warm_up import warm_up
-from stream_app.testing.local_kafka import cluster as local_kafka
 from tests.chaos.commits import Watch
 from tests.chaos.members import ChaosError, Member, state_of
 from tests.chaos.plan import BROKERS

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
+from ops.local_kafka import cluster as local_kafka
 from stream_app import __version__
 from stream_app.cli.warm_up import warm_up
-from stream_app.testing.local_kafka import cluster as local_kafka
 from stream_app.verify.verify import verify
 from tests.chaos.commits import Watch, aborted_commits, compacted, first_commits_ms
 from tests.chaos.forks import Nursery

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from ops.keeper import KeptProcess, temporary_folder
-from stream_app.testing.local_kafka.plan import free_ports
+from ops.local_kafka.plan import free_ports
 from tests.ops.monitoring import MONITORING
 from tests.support.kafka.waiting import wait_until
 

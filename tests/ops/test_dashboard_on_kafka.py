@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from ops.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.sender import KafkaSender
@@ -25,7 +26,6 @@ from stream_app.producers.replay import replay
 from stream_app.producers.sources import parse_source
 from stream_app.records import Metric
 from stream_app.serialization.codec import decode_one
-from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import WorkerProcess, spawn, workers
 from tests.support.kafka.topics import read_topic

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from ops.broker import Broker
+from ops.local_kafka.plan import free_ports
 from stream_app.admin.problems import ProblemCode
 from stream_app.records import Side
-from stream_app.testing.local_kafka.plan import free_ports
 from tests.ops.prometheus import Prometheus, prometheus_of
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import WorkerProcess, areba, workers

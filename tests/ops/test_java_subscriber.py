@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.testing.local_kafka.cluster import LocalKafka
+from ops.local_kafka.cluster import LocalKafka
 from tests.support.documents import ROOT, blocks
 from tests.support.kafka.published import PREDICTIONS, publish
 

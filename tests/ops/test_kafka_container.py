@@ -1,4 +1,4 @@
-"""The Kafka for users' own tests, in a container."""
+"""The Kafka of the demo and of the tests, in a container."""
 
 import gc
 import os
@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 
+from ops import container
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.topics import plan
 from stream_app.config import Config
-from stream_app.testing import container, kafka_broker
 
 
 @pytest.mark.ops
@@ -23,9 +23,8 @@ def test_a_broker_runs_in_a_container_and_leaves_nothing() -> None:
             pytest.fail("no container engine answers")
         pytest.skip("no container engine answers")
     topics = plan(Config().topics, 2)
-    with kafka_broker() as broker:
-        assert container.kafka_image() in broker.reason
-        kafka = KafkaCluster(broker.bootstrap_servers)
+    with container.start() as servers:
+        kafka = KafkaCluster(servers)
         kafka.create(topics, 1)
         assert {topic.partitions for topic in kafka.topics(one.name for one in topics).values()} == {2}
-    assert KafkaCluster(broker.bootstrap_servers).broker_count(1.0) == 0
+    assert KafkaCluster(servers).broker_count(1.0) == 0

@@ -21,8 +21,8 @@ import click
 from confluent_kafka import KafkaException, Producer
 
 from ops.keeper import temporary_folder
+from ops.local_kafka.cluster import LocalKafka, start
 from stream_app.backends.base import TopicInfo
-from stream_app.testing.local_kafka.cluster import LocalKafka, start
 from tests.chaos.commits import Watch
 from tests.support.kafka.application import App, Load, Section
 from tests.support.kafka.processes import WorkerProcess, workers

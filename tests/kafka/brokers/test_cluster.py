@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from ops.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.held_back import open_ends
@@ -17,7 +18,6 @@ from stream_app.errors import FencedError, RestartNeededError, TransactionAborte
 from stream_app.lost_markers.open_transactions import OpenTransactions
 from stream_app.lost_markers.sweeps import sweep
 from stream_app.record_columns import OutputRecords
-from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.contract.backends import Member, log_values, poll_until
 from tests.support.kafka.markers import LEAVES_OUT_MARKERS
 from tests.support.kafka.waiting import wait_until

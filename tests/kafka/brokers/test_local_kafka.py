@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ops.local_kafka import cluster, processes
+from ops.local_kafka.jars import missing_tools
+from ops.local_kafka.plan import BrokerPorts, ClusterPlan, broker_properties
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka import cluster, processes
-from stream_app.testing.local_kafka.jars import missing_tools
-from stream_app.testing.local_kafka.plan import BrokerPorts, ClusterPlan, broker_properties
 from tests.contract.backends import DEADLINE_S, log_values
 
 pytestmark = pytest.mark.kafka
@@ -73,7 +73,7 @@ def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
 def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     """A test run that is killed must not leave brokers and folders on the machine, run after run."""
     script = (
-        "import os, signal; from stream_app.testing.local_kafka import cluster; kafka = cluster.start(1); "
+        "import os, signal; from ops.local_kafka import cluster; kafka = cluster.start(1); "
         "print(kafka.folder, *[p.pid for p in kafka._processes.values()], flush=True); "
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

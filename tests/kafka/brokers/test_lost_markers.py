@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stream_app.testing.local_kafka.jars import missing_tools
+from ops.local_kafka.jars import missing_tools
 from tests.support.documents import ROOT, blocks
 from tests.support.kafka.markers import LEAVES_OUT_MARKERS
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ops.local_kafka.cluster import LocalKafka, start
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka.cluster import LocalKafka, start
 from stream_app.worker.reports.health import READY_LIMIT_S
 from tests.kafka.brokers import outages
 from tests.support.kafka.application import App, Load, Section

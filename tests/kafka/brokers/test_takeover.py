@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from ops.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import TopicPartition
 from stream_app.lost_markers.open_transactions import HANGS_AFTER_S
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.chaos.commits import Watch
 from tests.support.kafka.application import App, Load, Section
 from tests.support.kafka.exactly_once import check_exactly_once

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # re-exported, but not marked so
 
+from ops.local_kafka import processes
+from ops.local_kafka.cluster import start
+from ops.local_kafka.plan import broker_properties
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.librdkafka.group_metadata import empty_group
@@ -16,9 +19,6 @@ from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.topic_setup import create_topics
-from stream_app.testing.local_kafka import processes
-from stream_app.testing.local_kafka.cluster import start
-from stream_app.testing.local_kafka.plan import broker_properties
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import worker_of
 from tests.support.kafka.waiting import DEADLINE_S

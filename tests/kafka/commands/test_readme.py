@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.testing.local_kafka import jars
+from ops.local_kafka import jars
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(560)]
 

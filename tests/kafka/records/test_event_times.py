@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ops.local_kafka import processes
+from ops.local_kafka.cluster import LocalKafka
+from ops.local_kafka.plan import broker_properties
 from stream_app.backends import topics
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.retention import FOREVER
 from stream_app.records import Side
-from stream_app.testing.local_kafka import processes
-from stream_app.testing.local_kafka.cluster import LocalKafka
-from stream_app.testing.local_kafka.plan import broker_properties
 from stream_app.verify.verify import verify
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import areba, run_to

@@ -650,7 +650,7 @@ class World:
             try:
                 return list(command())
             except StateError as problem:
-                if problem.code is not ErrorCode.REPAIR_NEEDED or not self.broker.hanging:
+                if problem.code is not ErrorCode.HELD_BACK or not self.broker.hanging:
                     raise
                 self.settle_transactions()
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from stream_app.testing.local_kafka import cluster, processes
-from stream_app.testing.local_kafka.plan import broker_properties, free_ports
+from ops.local_kafka import cluster, processes
+from ops.local_kafka.plan import broker_properties, free_ports
 
 FORGETS_S = 4.0
 """So long after the last transaction, the broker forgets a transactional id; it closes connections that are idle for as

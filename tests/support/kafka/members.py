@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ops.local_kafka.jars import kafka_jars
 from stream_app.backends.acls import AclEntry, Role, acl_entries
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -20,7 +21,6 @@ from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.main import cli
 from stream_app.config import Config
-from stream_app.testing.local_kafka.jars import kafka_jars
 from tests.support.kafka.application import App
 from tests.support.kafka.secure_broker import ADMINISTRATOR, PASSWORD, SecureKafka
 from tests.support.kafka.waiting import DEADLINE_S, wait_until

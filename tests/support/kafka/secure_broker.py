@@ -24,9 +24,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     UserScramCredentialUpsertion,
 )
 
+from ops.local_kafka import cluster, processes
+from ops.local_kafka.plan import broker_properties, free_ports
 from stream_app.backends.kafka.cluster import KafkaCluster
-from stream_app.testing.local_kafka import cluster, processes
-from stream_app.testing.local_kafka.plan import broker_properties, free_ports
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 USER = "app"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from stream_app.testing.local_kafka.jars import kafka_jars
+from ops.local_kafka.jars import kafka_jars
 
 ROOT = Path(__file__).parents[3]
 

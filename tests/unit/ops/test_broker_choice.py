@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ops import broker
+from ops import broker, container
+from ops.local_kafka import cluster, jars
+from ops.local_kafka.plan import ClusterPlan, free_ports
+from ops.local_kafka.processes import broker_pid
 from stream_app.errors import ConfigurationError
-from stream_app.testing import container
-from stream_app.testing.kafka import BrokerKind, kafka_broker
-from stream_app.testing.local_kafka import cluster, jars
-from stream_app.testing.local_kafka.plan import ClusterPlan, free_ports
-from stream_app.testing.local_kafka.processes import broker_pid
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +85,8 @@ def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> 
     assert messages[-1] == chosen.reason
 
 
-def test_users_get_a_container_first_and_jars_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's build server has an engine more often than Java; a laptop without an engine must do as well."""
+def test_a_container_if_the_jars_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build server often has an engine and no Java; where both are missing, the reason names both."""
 
     @contextmanager
     def in_container() -> Iterator[str]:
@@ -97,23 +95,14 @@ def test_users_get_a_container_first_and_jars_otherwise(monkeypatch: pytest.Monk
     def refuse() -> None:
         raise ConfigurationError("the image is not there")
 
-    monkeypatch.setattr(jars, "missing_tools", list)
-    monkeypatch.setattr(cluster, "start", _start)
-    with kafka_broker() as only_jars:
-        assert only_jars.bootstrap_servers == "127.0.0.1:1"
     monkeypatch.setattr(container, "engine_answers", lambda: True)
     monkeypatch.setattr(container, "start", in_container)
-    with kafka_broker() as both:
-        assert both.bootstrap_servers == "127.0.0.1:2"
-    with kafka_broker(BrokerKind.JARS) as preferred:
-        assert preferred.bootstrap_servers == "127.0.0.1:1"
+    with broker.choose() as no_jars:
+        assert no_jars.bootstrap_servers == "127.0.0.1:2"
     monkeypatch.setattr(container, "start", refuse)
-    with kafka_broker() as after_a_failure:
-        assert after_a_failure.bootstrap_servers == "127.0.0.1:1"
-    monkeypatch.setattr(jars, "missing_tools", lambda: ["mvn"])
-    with pytest.raises(ConfigurationError) as problem, kafka_broker():
-        pass
-    assert problem.value.lines == ("the image is not there", "mvn not on the PATH")
+    with broker.choose() as neither:
+        assert neither.bootstrap_servers is None
+    assert "java and mvn not on the PATH; the image is not there" in neither.reason
 
 
 def test_without_java_the_launcher_says_what_is_missing() -> None:

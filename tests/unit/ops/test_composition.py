@@ -11,10 +11,10 @@ import yaml
 
 from ops.composition import compose, trial
 from ops.demo.streams import SPAN_MS, STREAMS, configuration, replay_plan
+from ops.local_kafka.jars import KAFKA_VERSION
 from stream_app import __version__
 from stream_app.config import load
 from stream_app.producers.label_delay import parse_label_delay
-from stream_app.testing.local_kafka.jars import KAFKA_VERSION
 
 FOLDER = Path(compose.__file__).parent
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from stream_app.errors import ConfigurationError
-from stream_app.testing.container import kafka_image
-from stream_app.testing.local_kafka.jars import (
+from ops.container import kafka_image
+from ops.local_kafka.jars import (
     ASSETS,
     KAFKA_VERSION,
     OLDEST_KAFKA_VERSION,
     VERSION_VARIABLE,
     kafka_version,
 )
+from stream_app.errors import ConfigurationError
 
 
 def test_the_pin(monkeypatch: pytest.MonkeyPatch) -> None:

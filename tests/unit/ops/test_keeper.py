@@ -104,8 +104,8 @@ def test_everything_that_is_started_has_a_keeper() -> None:
     """A process that is started in another way would outlive its command."""
     allowed = {
         "ops/keeper.py",
-        "stream_app/testing/local_kafka/cluster.py",
-        "stream_app/testing/local_kafka/processes.py",
+        "ops/local_kafka/cluster.py",
+        "ops/local_kafka/processes.py",
         "tests/simulation/worlds/commands.py",  # thousands of folders with a small file: a keeper each takes too long
         "tests/unit/ops/test_keeper.py",
     }  # the local Kafka has a separate keeper

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from ops.local_kafka import __main__ as command
-from stream_app.testing.local_kafka import processes
-from stream_app.testing.local_kafka.plan import BrokerPorts, ClusterPlan
+from ops.local_kafka import processes
+from ops.local_kafka.plan import BrokerPorts, ClusterPlan
 
 
 def test_a_cluster_that_runs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

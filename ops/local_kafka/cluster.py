@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ops.local_kafka import processes
+from ops.local_kafka.jars import kafka_jars
+from ops.local_kafka.plan import HOST, BrokerPorts, ClusterPlan, free_ports, new_cluster_id
+from ops.local_kafka.processes import POLL_INTERVAL_S, READY_TIMEOUT_S
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka import processes
-from stream_app.testing.local_kafka.jars import kafka_jars
-from stream_app.testing.local_kafka.plan import HOST, BrokerPorts, ClusterPlan, free_ports, new_cluster_id
-from stream_app.testing.local_kafka.processes import POLL_INTERVAL_S, READY_TIMEOUT_S
 
 _KEEPER_SCRIPT = """
 read -r _ || true

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from stream_app.backends.kafka.cluster import KafkaCluster
-from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka.jars import kafka_version
-from stream_app.testing.local_kafka.plan import (
+from ops.local_kafka.jars import kafka_version
+from ops.local_kafka.plan import (
     HOST,
     BrokerPorts,
     ClusterPlan,
@@ -17,6 +15,8 @@ from stream_app.testing.local_kafka.plan import (
     free_ports,
     new_cluster_id,
 )
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.errors import ConfigurationError
 
 _UNIX = "unix://"
 

@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from ops.local_kafka.jars import ASSETS, LOG_TAIL_LINES
+from ops.local_kafka.plan import ClusterPlan, broker_properties
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka.jars import ASSETS, LOG_TAIL_LINES
-from stream_app.testing.local_kafka.plan import ClusterPlan, broker_properties
 
 READY_TIMEOUT_S = 90.0
 """Three brokers start within 6 s on two idle cores; a busy machine may take ten times as long."""
