@@ -34,56 +34,54 @@ class ErrorCode(StrEnum):
     """What is wrong with the state of a task, or why a command refuses the state.
 
     Attributes:
-        STATE_UNUSABLE: Something stored is damaged, or does not fit the configuration or this version.
-        FORMAT_UNKNOWN: Something stored has a format that this version cannot read.
-        OFFSET_GONE: The next offset of a partition was deleted, or is larger than the end of the partition.
-        INPUTS_DELETED: Input records that the restore needs were deleted.
-        INPUTS_REPLACED: An input topic was deleted and created again, so it is not the topic that was read.
-        PROGRESS_LOST: Records of progress are gone, as after the topic was deleted.
-        SNAPSHOT_MISSING: The beginning of progress was deleted, and no snapshot takes its place.
-        OTHER_RULES: Another version processed the last commits with rules that this version does not have.
-        DIGEST_DIFFERS: Processing the inputs again gave other outputs than were committed.
-        OUTPUTS_LOST: Committed outputs are missing and cannot be computed again.
-        SKIP_MISFIT: Inputs were skipped for a different snapshot from the one that the restore has loaded.
-        SKIP_TOO_LONG: More records of progress follow the snapshot than one skip can leave out.
-        NO_RECORDS: The broker delivered no record for too long.
-        RECORD_TOO_LARGE: Committed records must be published again, but their topic no longer accepts their size.
-        OWN_CODE_FAILED: A user's own learner or network failed.
-        NEVER_COMMITTED: The task has committed nothing, or nothing at these offsets.
-        EXAMPLE_UNKNOWN: The input has no such example.
-        STREAM_NOT_STOPPED: The breaker has not stopped the stream, so there is nothing to resume.
-        STREAM_STOPPED: The breaker has stopped the stream, so it takes no marks; resume it first.
-        TASK_STOPPED: The task of an in-process application has stopped; the log says why.
-        WORKERS_RUNNING: The group has members; stop all workers first.
-        HELD_BACK: An open transaction of another producer hides the end of a partition; nothing was sent.
-        OVERTAKEN: Another command or a worker has written meanwhile, so this command wrote nothing; run it again.
-        REPAIR_NEEDED: The brokers have lost the end of a transaction; start a worker, which repairs the task, first.
+        STATE_UNUSABLE: Something stored is damaged, or does not fit the configuration or this version. Restore what the
+            message names, such as the former configuration or an intact backup; otherwise, start another application.
+        OTHER_VERSION: Another version wrote the snapshot, or processed the last commits under other rules. Start that
+            version.
+        OFFSET_GONE: The next offset of a partition was deleted, or is larger than the end of the partition. Run the
+            command again; `areba topics check` says whether the topic was created again.
+        INPUTS_DELETED: Input records that the restore needs were deleted. Stop the workers with SIGTERM, then run
+            `areba state skip`.
+        INPUTS_REPLACED: An input topic was deleted and created again, so it is not the topic that was read. Start
+            another application, and import the models that you saved.
+        PROGRESS_LOST: Records of progress are gone, and no snapshot takes their place. Start another application, and
+            import the models that you saved; a command that asks for the past: ask for a later commit.
+        DIGEST_DIFFERS: Processing the inputs again gave other outputs than were committed. Start the version and the
+            learners of your own that made these commits; otherwise, start another application.
+        OUTPUTS_LOST: Committed outputs are missing and cannot be computed again. Start another application.
+        SKIP_MISFIT: A skip does not fit: it was accepted for another snapshot than the loaded one, or would leave out
+            too many records of progress. Run `areba state skip`; if it refuses, start another application.
+        NO_RECORDS: No record came, or none was processed, for too long. Read the worker's log, see whether the brokers
+            answer, and try again.
+        RECORD_TOO_LARGE: Committed records must be published again, but their topic no longer accepts their size. Raise
+            the topic's `max.message.bytes`, and start the worker again.
+        OWN_CODE_FAILED: A user's own learner or network failed. Correct it, and start the worker again.
+        NOT_FOUND: The task has committed nothing, or nothing at these offsets, or the input has no such example. Check
+            what you asked for, or wait for the commit.
+        STREAM_STATE: The command does not fit the stream: `erase` needs a stream that runs, and `resume` a stream that
+            the breaker has stopped. `areba inspect` says which streams are stopped.
+        IN_USE: Workers run, or another command has written meanwhile, so this command wrote nothing. Stop all workers,
+            and run the command again.
+        HELD_BACK: A transaction whose end is missing hides the end of a partition, or hid what the command wrote. The
+            message says who ends it: a worker, the producer that left it open, or the next run of the command.
     """
 
     STATE_UNUSABLE = "state-unusable"
-    FORMAT_UNKNOWN = "format-unknown"
+    OTHER_VERSION = "other-version"
     OFFSET_GONE = "offset-gone"
     INPUTS_DELETED = "inputs-deleted"
     INPUTS_REPLACED = "inputs-replaced"
     PROGRESS_LOST = "progress-lost"
-    SNAPSHOT_MISSING = "snapshot-missing"
-    OTHER_RULES = "other-rules"
     DIGEST_DIFFERS = "digest-differs"
     OUTPUTS_LOST = "outputs-lost"
     SKIP_MISFIT = "skip-misfit"
-    SKIP_TOO_LONG = "skip-too-long"
     NO_RECORDS = "no-records"
     RECORD_TOO_LARGE = "record-too-large"
     OWN_CODE_FAILED = "own-code-failed"
-    NEVER_COMMITTED = "never-committed"
-    EXAMPLE_UNKNOWN = "example-unknown"
-    STREAM_NOT_STOPPED = "stream-not-stopped"
-    STREAM_STOPPED = "stream-stopped"
-    TASK_STOPPED = "task-stopped"
-    WORKERS_RUNNING = "workers-running"
+    NOT_FOUND = "not-found"
+    STREAM_STATE = "stream-state"
+    IN_USE = "in-use"
     HELD_BACK = "held-back"
-    OVERTAKEN = "overtaken"
-    REPAIR_NEEDED = "repair-needed"
 
 
 _OURS = (str(Path(__file__).parent), "site-packages", "dist-packages")

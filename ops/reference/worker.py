@@ -94,7 +94,7 @@ def exit_statuses_section() -> Iterator[str]:
                 "1",
                 "",
                 (
-                    "The command found something: `inspect`, `topics check`, `config check`, `verify`, `explain`, "
+                    "The command found something: `inspect`, `topics check`, `config --check`, `verify`, `explain`, "
                     "`dlq resend`."
                 ),
             ),

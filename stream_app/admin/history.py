@@ -96,7 +96,7 @@ class History:
         last = last_commit(progress_tail(cluster, self._progress))
         if last is None:
             raise StateError(
-                f"task {number} of {config.application.id} has never committed anything", ErrorCode.NEVER_COMMITTED
+                f"task {number} of {config.application.id} has never committed anything", ErrorCode.NOT_FOUND
             )
         self._last_sequence = last.sequence
         self._named = named_snapshots(cluster, self._progress)
@@ -129,7 +129,7 @@ class History:
             elif isinstance(record, Commit) and record.sequence <= self._last_sequence:
                 if settings is None:
                     text = self._begins(record.sequence, "and no named snapshot can be read")
-                    raise StateError(text, ErrorCode.SNAPSHOT_MISSING)
+                    raise StateError(text, ErrorCode.PROGRESS_LOST)
                 yield RecordedCommit(record, offset, settings, tuple(acts))
                 acts.clear()
 
@@ -156,7 +156,7 @@ class History:
         """
         if self.is_trimmed():
             text = f"and the state before it is lost; it ends at offsets {pair(recorded.ends)}"
-            raise StateError(self._begins(recorded.commit.sequence, text), ErrorCode.SNAPSHOT_MISSING)
+            raise StateError(self._begins(recorded.commit.sequence, text), ErrorCode.PROGRESS_LOST)
 
     def at(self, offsets: tuple[int, int] | None) -> RecordedCommit:
         """Return the commit record that ends at these offsets (examples, labels), or the newest one for None.
@@ -175,14 +175,12 @@ class History:
                 raise StateError(
                     f"task {self._number} was never committed at offsets {pair(offsets)}; "
                     f"the nearest commits are {known}{pair(recorded.ends)}",
-                    ErrorCode.NEVER_COMMITTED,
+                    ErrorCode.NOT_FOUND,
                 )
             before = recorded
         if before is None or offsets is not None:
             end = f"; the last is {pair(before.ends)}" if before else ""
-            raise StateError(
-                f"task {self._number} was never committed at these offsets{end}", ErrorCode.NEVER_COMMITTED
-            )
+            raise StateError(f"task {self._number} was never committed at these offsets{end}", ErrorCode.NOT_FOUND)
         return before
 
     def rebuild(self, recorded: RecordedCommit, clock: Clock, report: Reporter) -> Rebuilt:

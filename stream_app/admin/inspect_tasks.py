@@ -255,7 +255,7 @@ def _gathered(cluster: Cluster, config: Config, task: int, tail: Sequence[Commit
         raise StateError(
             f"progress begins with sequence {first[0].sequence}, and {reason}. Another application.id starts from the "
             "beginning",
-            ErrorCode.SNAPSHOT_MISSING,
+            ErrorCode.PROGRESS_LOST,
         )
     engine = engine or next((act.engine for act in reversed(first) if isinstance(act, Act)), None)
     begin = next((record for record in first if isinstance(record, Commit)), None)
@@ -272,7 +272,7 @@ def _check_rules(tail: Sequence[Commit | Act], facts: _Facts) -> None:
     if last is not None and last.sequence > facts.snapshot_sequence:
         problem = other_rules(last.rules, last.sequence, facts.engine or "of an unknown version")
         if problem is not None:
-            raise StateError(problem, ErrorCode.OTHER_RULES)
+            raise StateError(problem, ErrorCode.OTHER_VERSION)
 
 
 def _beginning(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:

@@ -112,7 +112,7 @@ def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, strea
     if not reasons:
         raise StateError(
             f"stream {stream!r}: the breaker has not stopped it, so there is nothing to resume",
-            ErrorCode.STREAM_NOT_STOPPED,
+            ErrorCode.STREAM_STATE,
         )
     found = []
     for task, reason in reasons.items():
@@ -164,7 +164,7 @@ def erase(
     last = last_commit(progress_tail(cluster, place._replace(topic=config.topics.progress)))
     if last is not None and stream in last.stops:
         text = f"stream {stream!r}: the breaker has stopped it: {last.stops[stream]}; resume it first"
-        raise StateError(text, ErrorCode.STREAM_STOPPED)
+        raise StateError(text, ErrorCode.STREAM_STATE)
     time_ms = _time_ms(cluster, clock, place, stream)
     parts = ["".join(digests[begin : begin + at_once]) for begin in range(0, len(digests), at_once)]
     marks = [Mark(stream, MarkKind.ERASE, digests=part) for part in parts]

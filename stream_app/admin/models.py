@@ -110,7 +110,7 @@ def rebuild(application: Application, task: int, at: tuple[int, int] | None) -> 
             rebuilt.task.apply(act)
             rebuilt = replace(rebuilt, sequence=act.sequence)
     if rebuilt is None:
-        raise StateError(f"task {task}: its progress has no whole configuration", ErrorCode.NEVER_COMMITTED)
+        raise StateError(f"task {task}: its progress has no whole configuration", ErrorCode.NOT_FOUND)
     return rebuilt
 
 
@@ -268,7 +268,7 @@ def _find_example(
         raise DeadExampleError(f"{stream} {id_}: {problem}; it was never predicted")
     if erased is not None:
         text = f"{stream} {id_}: its example is gone, and the mark at offset {erased} of {where} has erased it"
-        raise StateError(text, ErrorCode.EXAMPLE_UNKNOWN)
+        raise StateError(text, ErrorCode.NOT_FOUND)
     low = application.cluster.watermarks(partition).low
     if low:
         raise deleted(
@@ -278,7 +278,7 @@ def _find_example(
         raise ConfigurationError(
             f"there is no stream {stream!r}: none is configured, and {where} has no example of this stream"
         )
-    raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
+    raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.NOT_FOUND)
 
 
 def _decoded(value: bytes, application: Application) -> object:
@@ -301,7 +301,7 @@ def _around(history: History, offset: int, what: str) -> tuple[RecordedCommit | 
                 history.check_whole(recorded)
             return before, recorded
         before = recorded
-    raise StateError(f"{what}: examples offset {offset} was not processed yet", ErrorCode.NEVER_COMMITTED)
+    raise StateError(f"{what}: examples offset {offset} was not processed yet", ErrorCode.NOT_FOUND)
 
 
 def _state_before(

@@ -92,13 +92,13 @@ def _recorded(application: Application, task: int, loaded: Loaded) -> list[Commi
         raise StateError(
             f"task {task}: progress begins with {found}, but sequence {wanted} is needed{damage}: no state is left to "
             "continue from. Use another application.id to start from the beginning",
-            ErrorCode.SNAPSHOT_MISSING,
+            ErrorCode.PROGRESS_LOST,
         )
     if len(recorded) > SCRIPT_RECORDS:
         raise StateError(
             f"task {task}: progress has {len(recorded):,} records after the task's snapshot, and at most "
             f"{SCRIPT_RECORDS:,} can be skipped. Use another application.id to start from the beginning",
-            ErrorCode.SKIP_TOO_LONG,
+            ErrorCode.SKIP_MISFIT,
         )
     return recorded
 

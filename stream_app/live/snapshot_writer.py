@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app import __version__
-from stream_app.backends.questions import Retention
 from stream_app.config import TaskSettings
 from stream_app.live.position import Anchor
+from stream_app.live.used_retention import Needs, PartitionRetention, are_gone, largest_used
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.snapshot.chunk_records import Chunk, chunks_with, records_of, tombstones_of
@@ -76,18 +76,6 @@ class SnapshotTimes(NamedTuple):
 
     after_s: float
     idle_s: float
-
-
-class PartitionRetention(NamedTuple):
-    """What the broker says about a partition: its topic's retention, its first offset, and its end."""
-
-    kept: Retention
-    start: int
-    end: int
-
-
-_Needs = list[NeededRecords | None]
-"""What a restore reads of examples, labels and progress; None where it reads nothing."""
 
 
 class _Configuration(NamedTuple):
@@ -154,8 +142,8 @@ class SnapshotWriter:
         self.worked_s = 0.0
         self._has_worked = False
         self._worked_at_s = self._taken_at_s = -math.inf
-        self._unsaved: _Needs = [None, None, None]  # since the newest snapshot was taken
-        self._unnamed_needs: _Needs | None = None  # since the one before it, while the newest cannot be loaded
+        self._unsaved: Needs = [None, None, None]  # since the newest snapshot was taken
+        self._unnamed_needs: Needs | None = None  # since the one before it, while the newest cannot be loaded
         self._is_urgent = False
         self._purges = kept.purges
         self.has_purged = self._ends_purge = False
@@ -175,6 +163,13 @@ class SnapshotWriter:
     def named(self) -> tuple[Snapshot, ...]:
         """The snapshots that progress names; empty while the act that names the newest is outstanding."""
         return () if self._unnamed else self.snapshots
+
+    @property
+    def first_offset(self) -> int | None:
+        """The offset of the first record of progress, while no snapshot takes its place; None before and after."""
+        first = self._unsaved[-1]
+        is_first = not self.snapshots and self._writing is None and self._whole is None
+        return first.offset if is_first and first is not None else None
 
     @property
     def unrecorded(self) -> tuple[Snapshot, ...]:
@@ -248,13 +243,16 @@ class SnapshotWriter:
             The share of its topic's retention that the oldest record that a restore needs has used; at least 1 if a
             record was deleted.
         """
-        is_old = _used(self._unsaved, logs, now) >= RETENTION_SHARE and now.s >= self._taken_at_s + RETENTION_INTERVAL_S
-        is_gone = _are_gone(self._unsaved, logs)
+        is_old = (
+            largest_used(self._unsaved, logs, now) >= RETENTION_SHARE
+            and now.s >= self._taken_at_s + RETENTION_INTERVAL_S
+        )
+        is_gone = are_gone(self._unsaved, logs)
         since_s = max(self._worked_at_s + self._times.idle_s, self._taken_at_s + _IDLE_INTERVAL_S)
         is_idle = now.s >= since_s
         self._is_urgent = (is_old or is_gone or is_idle) and now.s >= self._taken_at_s + COST_SHARE * self._cost_s
         needs = self._unnamed_needs or self._unsaved
-        return max(_used(needs, logs, now), 1.0 if _are_gone(needs, logs) else 0.0)
+        return max(largest_used(needs, logs, now), 1.0 if are_gone(needs, logs) else 0.0)
 
     def is_due(self, *, ending: bool = False) -> bool:
         """Say whether to take a snapshot now; with `ending`, whether there is anything to save."""
@@ -386,14 +384,3 @@ class SnapshotWriter:
         self.snapshots = (self._whole, *self.snapshots[:1])
         self._whole = None
         self._unnamed = True
-
-
-def _used(needs: _Needs, logs: Sequence[PartitionRetention], now: Now) -> float:
-    """Return the largest share of its retention that a needed record has used."""
-    pairs = zip(needs, logs, strict=True)
-    return max((need.used(log.kept, log.end, now) for need, log in pairs if need is not None), default=0.0)
-
-
-def _are_gone(needs: _Needs, logs: Sequence[PartitionRetention]) -> bool:
-    """Say whether a needed record was deleted."""
-    return any(need is not None and 0 <= need.offset < log.start for need, log in zip(needs, logs, strict=True))

@@ -67,7 +67,7 @@ class OpenTransactions:
         """Wait until a partition is readable up to this offset, because a committed transaction wrote up to there."""
         known = self._waiting.get(place)
         since_s = known.since_s if known else self._clock.monotonic_s()
-        self._waiting[place] = _Open(end, known.stable if known else -1, since_s)
+        self._waiting[place] = _Open(end, known.stable if known else self._ends.get(place, -1), since_s)
 
     def hurry(self) -> None:
         """Let the next check take place at once."""
@@ -93,6 +93,7 @@ class OpenTransactions:
         """Stop waiting for the partitions of this number."""
         for place in [place for place in self._waiting if place.partition == number]:
             del self._waiting[place]
+        self._ends = {place: end for place, end in self._ends.items() if place.partition != number}
         self._question = None  # its answer may be about a topic that was deleted
 
     def look(self, interval_s: float = LOOK_INTERVAL_S) -> Sequence[TopicPartition]:

@@ -10,7 +10,7 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.lost_markers.output_logs import Window, repair_text
 from stream_app.lost_markers.settle import Settled
 from stream_app.record_columns import OutputRecords, concatenated, concatenated_headers
-from stream_app.records import REPAIR, Act, Commit
+from stream_app.records import REPAIR, SNAPSHOT, Act, Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Repair:
 
     outputs: Mapping[str, OutputRecords]
     progress: tuple[Commit | Act, ...]
+
+    @property
+    def names_snapshot(self) -> bool:
+        """Whether a record of progress that was lost named a snapshot, which the restore could not load."""
+        return any(isinstance(record, Act) and record.kind == SNAPSHOT for record in self.progress)
 
 
 def repair_of(

@@ -190,7 +190,7 @@ class ProgressScript:
             )
         else:
             reason = ", and progress names no snapshot. Use another application.id to start from the beginning"
-        return StateError(begin + reason, ErrorCode.SNAPSHOT_MISSING)
+        return StateError(begin + reason, ErrorCode.PROGRESS_LOST)
 
     def _check_anchor(self, recorded: Recorded, where: str) -> None:
         """Check the commit record after which the snapshot was taken."""

@@ -100,7 +100,7 @@ class Reprocessing:
         where = f"task {self._number}, sequence {commit.sequence}"
         problem = other_rules(commit.rules, commit.sequence, self._engine)
         if problem is not None:
-            raise StateError(f"task {self._number}: {problem}", ErrorCode.OTHER_RULES)
+            raise StateError(f"task {self._number}: {problem}", ErrorCode.OTHER_VERSION)
         if (ranges[0], ranges[2]) != position.offsets:
             raise StateError(
                 f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, but {pair(position.offsets)} are next"

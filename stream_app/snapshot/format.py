@@ -200,7 +200,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     found = plain.get("format") if isinstance(plain, dict) else None
     if found != FORMAT:
         text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
-        raise StateError(text, ErrorCode.FORMAT_UNKNOWN)
+        raise StateError(text, ErrorCode.OTHER_VERSION)
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as problem:

@@ -141,7 +141,7 @@ class InProcess:
             if idle > _MAX_IDLE_TURNS:
                 raise StateError(
                     f"the worker stopped at offsets {reached} of {self._sent()}; the log has the reason",
-                    ErrorCode.TASK_STOPPED,
+                    ErrorCode.NO_RECORDS,
                 )
 
     def crash(self) -> None:

@@ -154,7 +154,7 @@ class Restorer:
             self._observer.emit(events.StreamsStopped(task.number, task.live.task.stopped))
 
     def _repair(self, task: OwnedTask, repair: Repair, until_s: float) -> None:
-        """Publish again the committed outputs that cannot be read, and end the restore."""
+        """Publish again the committed records that cannot be read, and end the restore."""
         part = Part(task, repair=repair)
         try:
             self._rounds.commit([part])
@@ -168,5 +168,10 @@ class Restorer:
         self._watch.note_written(part)
         records = {topic: len(records) for topic, records in repair.outputs.items()}
         self._observer.emit(events.Repaired(task.number, records))
+        if repair.names_snapshot:
+            # The restore has loaded an older snapshot. Its task would delete the chunks of the named snapshot as
+            # garbage before it has written a newer one. The name can be read now, so a new restore loads the snapshot.
+            self._tasks.renew(task.number)
+            return
         task.restore(until_s, part.progress_offsets)
         self._begin(task)

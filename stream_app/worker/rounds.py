@@ -13,6 +13,7 @@ from stream_app.records import STOP, Act, Reason
 from stream_app.snapshot.parts import whole_acts
 from stream_app.snapshot.stops import Stop, read_stop
 from stream_app.task_state import TaskState
+from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
@@ -31,13 +32,6 @@ _REASON_HEADER = "areba.reason"
 
 _MARKER_TIMEOUT_S = 1.0
 """Longest wait for the markers of a task's last commit: they are written within milliseconds, or lost."""
-
-
-_STEP_TARGET_S = 0.2
-"""Computing time of one batch, which bounds latency and the time between polls: a costly network gets small batches."""
-
-_FIRST_BATCH_RECORDS = 500
-"""First batch of a task whose cost is unknown: 0.7 s of the largest network in use, 2 ms of a small one."""
 
 
 def _stops_of(acts: Iterable[Act]) -> Iterator[Stop]:
@@ -63,33 +57,6 @@ def _last_offsets(records: OutputRecords, offsets: Sequence[int]) -> Mapping[Rea
 
 def _can_continue(part: Part) -> bool:
     return part.batch is not None and part.task.live.can_continue
-
-
-class BatchLimits:
-    """The limit of each task's next batch, in records.
-
-    Where a batch is cut changes no result, so the wall clock may decide.
-
-    Args:
-        max_records: No batch takes more records than this.
-    """
-
-    def __init__(self, max_records: int) -> None:
-        self._max_records = max_records
-        self._limits: dict[int, int] = {}
-
-    def limit(self, number: int) -> int:
-        """Return the most records that the next batch of this task may take."""
-        return self._limits.get(number, min(_FIRST_BATCH_RECORDS, self._max_records))
-
-    def learn(self, number: int, records: int, seconds: float) -> None:
-        """Adapt the limit of a task to a batch of this many records that took this long."""
-        limit = self.limit(number)
-        if seconds > _STEP_TARGET_S:
-            limit = max(1, int(records * _STEP_TARGET_S / seconds))
-        elif records == limit and seconds < _STEP_TARGET_S / 2:
-            limit = min(2 * limit, self._max_records)
-        self._limits[number] = limit
 
 
 class Rounds:
@@ -272,6 +239,8 @@ class Rounds:
         if live.needed_progress is not None:
             task.trimmer.want(live.needed_progress)
         if batch is not None:
+            if self._awaits_first_commit(task):
+                self._watch.hurry()
             self._observer.emit(events.BatchCommitted(task.number, batch.offsets, batch.counts))
             self._report(task, batch, part.written[DEAD_LETTERS])
 
@@ -337,7 +306,18 @@ class Rounds:
 
     # Snapshots ------------------------------------------------------------------------------------------------------
 
+    def _awaits_first_commit(self, task: OwnedTask) -> bool:
+        """Say whether a live task has no snapshot yet, and the beginning of its progress cannot be read yet.
+
+        If a first commit has lost its markers in all partitions, nothing shows later that it was committed: it is
+        aborted, and computed again. Beside a snapshot, its empty progress would look as if it had been deleted.
+        """
+        first = task.live.snapshots.first_offset if task.state is TaskState.LIVE else None
+        return first is not None and not self._watch.is_progress_read(task.number, first)
+
     def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
+        if self._awaits_first_commit(task):
+            return
         try:
             with self._observer.step(f"task {task.number}: a snapshot"):
                 size = task.begin_snapshot(ending=ending)
@@ -358,7 +338,7 @@ class Rounds:
 
         Raises:
             FencedError: A newer worker has our name.
-            UnknownOutcomeError: The broker did not answer in time.
+            UnknownOutcomeError: The broker did not answer in time, or too many transactions in a row were aborted.
         """
         self.finish()
         tasks = [task for task in tasks if self._tasks.owns(task)]
@@ -366,9 +346,11 @@ class Rounds:
             return True
         written_s = self._ports.clock.monotonic_s()
         until_s = written_s + _SAVE_TIMEOUT_S
-        for task in tasks:
-            self._take_snapshot(task, ending=True)
-        while any(task.is_saving for task in tasks):
+        while True:
+            for task in tasks:
+                self._take_snapshot(task, ending=True)
+            if not any(task.is_saving or self._awaits_first_commit(task) for task in tasks):
+                return True
             if self._ports.clock.monotonic_s() >= until_s:
                 return True
             writing = [Part(task) for task in tasks if task.writes_snapshot]
@@ -380,12 +362,8 @@ class Rounds:
             try:
                 self.commit(writing)
             except TransactionAbortedError as error:
-                self._observer.emit(events.Aborted(str(error)))
-                for task in tasks:
-                    self._tasks.renew(task.number)
+                self.start_over(tasks, error)
                 return False
             for part in writing:
                 self._advance(part)
-                self._take_snapshot(part.task, ending=True)
             written_s = self._ports.clock.monotonic_s()
-        return True

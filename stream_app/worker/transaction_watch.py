@@ -103,6 +103,10 @@ class TransactionWatch:
         """Return how far the partitions of a task were written, for those that could not be read at the last look."""
         return dict(self._unread.ends(number))
 
+    def is_progress_read(self, number: int, offset: int) -> bool:
+        """Say whether the record of progress at this offset could be read at the last look, if this worker wrote it."""
+        return self._unread.is_readable({TopicPartition(self._topics.progress, number): offset + 1})
+
     def hurry(self) -> None:
         """Ask at the next look, without waiting for the interval: a snapshot waits for the answer."""
         self._unread.hurry()

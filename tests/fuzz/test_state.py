@@ -271,7 +271,7 @@ def test_claims_of_size_take_no_memory(original: Original) -> None:
 def test_another_tasks_or_a_newer_snapshot(original: Original) -> None:
     """The error distinguishes state of another version or task from damage."""
     manifest = original.manifest(original.contents)
-    with pytest.raises(StateError, match=ErrorCode.FORMAT_UNKNOWN):
+    with pytest.raises(StateError, match=ErrorCode.OTHER_VERSION):
         read_manifest(manifest.model_copy(update={"format": FORMAT + 1}).to_bytes(), "offset 7")
     text = manifest.model_copy(update={"partition": PARTITION + 1}).to_bytes()
     rows = [(5, chunk_key("1/manifest", 0), text)]

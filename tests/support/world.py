@@ -56,9 +56,10 @@ class World:
 
     config: Config = field(default_factory=make_config)
     clock: ManualClock = field(default_factory=ManualClock)
+    broker_type: type[EmbeddedBroker] = EmbeddedBroker
 
     def __post_init__(self) -> None:
-        self.broker = EmbeddedBroker(self.clock)
+        self.broker = self.broker_type(self.clock)
         self.cluster = EmbeddedCluster(self.broker)
         for name in self.config.topics:
             self.add_topic(name)

@@ -76,8 +76,8 @@ def test_the_wheel_has_one_package_with_all_of_its_files(unpacked: Path) -> None
     ("arguments", "status", "expected"),
     [
         (("-m", "stream_app.cli", "--help"), 0, "Commands:"),
-        (("-m", "stream_app.cli", "config", "show", "-c", "my.yaml"), 0, "streams.pumps"),
-        (("-m", "stream_app.cli", "config", "check", "-c", "my.yaml"), 2, "127.0.0.1:1"),
+        (("-m", "stream_app.cli", "config", "-c", "my.yaml"), 0, "streams.pumps"),
+        (("-m", "stream_app.cli", "config", "--check", "-c", "my.yaml"), 2, "127.0.0.1:1"),
         (("-m", "stream_app.cli", "compile", "-c", "my.yaml"), 0, "compiled"),
         (("-c", REPLAY, "list"), 0, "fraud"),
         (("-c", LIBRARY), 0, "1"),

@@ -1,4 +1,4 @@
-"""`areba dlq list`: the newest of the selected dead letters, and counts of all of them."""
+"""`areba dlq show`: the newest of the selected dead letters, and counts of all of them."""
 
 import heapq
 from collections import Counter

@@ -74,7 +74,7 @@ class Selection:
 
 
 def parse_record_ids(texts: Sequence[str]) -> frozenset[RecordId]:
-    """Parse dead letters as `areba dlq list` writes them: `3:17` is partition 3, offset 17.
+    """Parse dead letters as `areba dlq show` writes them: `3:17` is partition 3, offset 17.
 
     Raises:
         ConfigurationError: A text does not have this form.
@@ -85,7 +85,7 @@ def parse_record_ids(texts: Sequence[str]) -> frozenset[RecordId]:
         if partition.isdecimal() and offset.isdecimal():
             record_ids.add(RecordId(int(partition), int(offset)))
         else:
-            lines.append(f"{text!r} does not name a dead letter: write partition:offset, as `areba dlq list` does")
+            lines.append(f"{text!r} does not name a dead letter: write partition:offset, as `areba dlq show` does")
     if lines:
         raise ConfigurationError(lines)
     return frozenset(record_ids)

@@ -1,4 +1,4 @@
-"""`areba dlq show`: everything about one dead letter."""
+"""`areba dlq show PARTITION:OFFSET`: everything about one dead letter."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ class _ShownLetter:
         yield from _hexadecimal(self.record.dead_letter.original.value or b"", None if full else _SHOWN_BYTES)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the content of the JSON document: the fields of `dlq list`, and all bytes in Base64."""
+        """Return the content of the JSON document: the fields of the list, and all bytes in Base64."""
         dead_letter, sent_back, resent = self.record.dead_letter, self.sent_back, self.record.resend
         key, value, headers = dead_letter.original
         return {

@@ -61,7 +61,7 @@ def progress_writer(application: Application, *, dry_run: bool = False) -> Itera
             writer.refuse_workers()
             yield writer
         except FencedError as error:  # before anything was written, see `write`
-            raise StateError(f"{error}. {_AGAIN}", ErrorCode.OVERTAKEN) from error
+            raise StateError(f"{error}. {_AGAIN}", ErrorCode.IN_USE) from error
 
 
 class ProgressWriter:
@@ -88,7 +88,7 @@ class ProgressWriter:
         if members:
             raise StateError(
                 f"{group}: workers are running ({len(members)}): stop all of them, and run this command again",
-                ErrorCode.WORKERS_RUNNING,
+                ErrorCode.IN_USE,
             )
 
     def begin(self, task: int) -> None:
@@ -107,7 +107,7 @@ class ProgressWriter:
             raise StateError(
                 f"task {task}: the brokers have lost the end of its last transaction. Start a worker, which repairs "
                 "the task, stop it with SIGTERM, and run this command again",
-                ErrorCode.REPAIR_NEEDED,
+                ErrorCode.HELD_BACK,
             )
 
     def write(self, task: int, acts: Sequence[Act]) -> None:
@@ -128,12 +128,12 @@ class ProgressWriter:
         problem: StateError | TransactionAbortedError = StateError(
             f"task {task}: the brokers have lost the end of the transaction, and nothing of it counts. Run this "
             "command again",
-            ErrorCode.REPAIR_NEEDED,
+            ErrorCode.HELD_BACK,
         )
         try:
             self._send(transaction, task, values)
         except FencedError as error:
-            problem = StateError(f"{error}. {_AGAIN}", ErrorCode.OVERTAKEN)
+            problem = StateError(f"{error}. {_AGAIN}", ErrorCode.IN_USE)
         except TransactionAbortedError as error:
             problem = error
             transaction.initialise()  # ends the transaction, if the client had to be replaced
@@ -155,7 +155,7 @@ class ProgressWriter:
         transaction.send_offsets({progress: self._ends[task]}, group)
         if written[0] != self._ends[task]:
             transaction.abort()
-            raise StateError(f"task {task}: its progress has grown since it was read. {_AGAIN}", ErrorCode.OVERTAKEN)
+            raise StateError(f"task {task}: its progress has grown since it was read. {_AGAIN}", ErrorCode.IN_USE)
         transaction.commit()
 
     def _check_outcome(
@@ -185,7 +185,7 @@ class ProgressWriter:
                 raise StateError(
                     f"{progress.topic}[{task}]: a transaction is open. Start a worker, which ends it, stop the worker "
                     "with SIGTERM, and run this command again",
-                    ErrorCode.REPAIR_NEEDED,
+                    ErrorCode.HELD_BACK,
                 )
             clock.sleep(PAUSE_S)
         return ends.high

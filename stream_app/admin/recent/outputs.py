@@ -98,7 +98,7 @@ class Recent(NamedTuple):
         for one in serious[:MAX_NAMED]:
             yield self._problem(ProblemCode.DEAD_LETTERS, one.stream, self._dead_text(one))
         if len(serious) > MAX_NAMED:
-            text = f"dead letters of {len(serious) - MAX_NAMED} more streams; look: areba dlq list"
+            text = f"dead letters of {len(serious) - MAX_NAMED} more streams; look: areba dlq show"
             yield Problem(ProblemCode.DEAD_LETTERS, text, self.task)
         for name, problem in self.missing().items():
             late = [one.offset for one in self.dead if one.reason in _LATE_LABELS and one.stream == name]

@@ -120,9 +120,7 @@ def export_all(application: Application, folder: Path, *, overwrite: bool = Fals
         backup = Backup(application.config.application.id, partitions, tuple(models), tuple(left_out))
         (unfinished / MANIFEST).write_text(backup.to_json())
         if not models and has_backup:
-            raise StateError(
-                f"{folder}: the earlier backup stays, since no task has a model", ErrorCode.NEVER_COMMITTED
-            )
+            raise StateError(f"{folder}: the earlier backup stays, since no task has a model", ErrorCode.NOT_FOUND)
         if left_out and has_backup:
             raise StateError(f"{folder}: the earlier backup stays, since {_tasks(left_out, partitions)} left out")
         _move(unfinished, target)
@@ -143,7 +141,7 @@ def _export_task(
     try:
         rebuilt = rebuild(application, task, None)
     except StateError as problem:
-        if problem.code is ErrorCode.NEVER_COMMITTED:
+        if problem.code is ErrorCode.NOT_FOUND:
             yield f"task {task}: has no models yet"
         else:
             left_out.append(f"task {task}: left out: {problem}")

@@ -1,4 +1,4 @@
-"""`areba dlq`: list, show and resend dead letters."""
+"""`areba dlq`: show dead letters, and send them back."""
 
 import json
 import sys
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from stream_app.admin.dead_letters.selection import Selection
     from stream_app.backends.kafka.transaction import KafkaTransaction
 
+_NEWEST = 50
+"""Dead letters that `areba dlq show` lists if no number is given."""
+
 
 @click.group()
 def dlq() -> None:
-    """List, show and send back records that could not be processed."""
+    """Show records that could not be processed, and send them back."""
 
 
 def _selecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -69,57 +72,53 @@ def _selection(
     )
 
 
-@dlq.command("list")
+@dlq.command("show")
+@click.argument("place", metavar="[PARTITION:OFFSET]", required=False)
 @CONFIG_OPTION
 @_selecting
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only this many, the newest.")
+@click.option("--limit", type=click.IntRange(0), help=f"Show only this many, the newest; by default {_NEWEST}.")
+@click.option("--full", is_flag=True, help="With PARTITION:OFFSET: print all bytes of the value.")
 @JSON_OPTION
-def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
-    """List dead letters, oldest first, and count them by reason.
+def show_command(
+    place: str | None,
+    path: Path,
+    limit: int | None,
+    *,
+    full: bool,
+    as_json: bool,
+    **chosen: Any,  # noqa: ANN401  (the options of _selecting)
+) -> None:
+    """List dead letters, or show one with all that is known.
 
-    The exit status is 2 if there is no such reason, partition or topic.
+    Without PARTITION:OFFSET, the command lists dead letters, oldest first, and counts them by reason. With it, the
+    command shows one dead letter: whether it was sent back, its origin, reason, headers and bytes; with --json, all
+    bytes are in Base64. The exit status is 2 if there is no such reason, partition, topic or dead letter, and 1 if the
+    input no longer has the parts that the dead letter left out.
 
     \b
     Examples:
-      areba dlq list -c my.yaml
-      areba dlq list -c my.yaml --reason wrong-dimension --since 2h
-    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.dead_letters.listing import list_letters  # noqa: PLC0415  (see run)
-    from stream_app.cli.clients import connect  # noqa: PLC0415
-    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
-
-    config = load_with_schemas(path)
-    selection = _selection(**chosen)
-    found = list_letters(connect(config), config, selection, limit)
-    for line in [json.dumps(found.to_plain())] if as_json else found.texts():
-        say(line)
-
-
-@dlq.command("show")
-@click.argument("place", metavar="PARTITION:OFFSET")
-@CONFIG_OPTION
-@click.option("--full", is_flag=True, help="Print all bytes of the value.")
-@JSON_OPTION
-def show_command(place: str, path: Path, *, full: bool, as_json: bool) -> None:
-    """Show one dead letter: its origin, reason, headers and bytes.
-
-    The first lines also say whether the record was sent back. With --json, all bytes are in Base64. The exit status is
-    2 if the record is not a dead letter, and 1 if the input no longer has the parts that the dead letter left out.
-
-    \b
-    Examples:
-      areba dlq show 0:4711 -c my.yaml
+      areba dlq show -c my.yaml --reason wrong-dimension --since 2h
       areba dlq show 0:4711 -c my.yaml --full
       areba dlq show 0:4711 -c my.yaml --json | jq -r .value_base64 | base64 -d
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415  (see run)
-    from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.listing import list_letters  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415
+    from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
 
+    if place is not None and (limit is not None or any(chosen.values())):
+        raise click.UsageError("PARTITION:OFFSET names one dead letter: omit the options that select dead letters")
+    if place is None and full:
+        raise click.UsageError("--full needs PARTITION:OFFSET")
     config = load_with_schemas(path)
-    (found,) = parse_record_ids([place])
-    letter = show_letter(connect(config), config, found)
+    if place is None:
+        found = list_letters(connect(config), config, _selection(**chosen), _NEWEST if limit is None else limit)
+        for line in [json.dumps(found.to_plain())] if as_json else found.texts():
+            say(line)
+        return
+    (record_id,) = parse_record_ids([place])
+    letter = show_letter(connect(config), config, record_id)
     for line in [json.dumps(letter.to_plain())] if as_json else letter.texts(full=full):
         say(line)
     letter.check()

@@ -220,7 +220,7 @@ class EventLog:
         last = found.last
         if last is None or not found.count or not found.pace.is_due(now_s):
             return
-        shown = f"show {found.task}:{found.offset}" if found.offset is not None else f"list --reason {reason.text}"
+        shown = f"{found.task}:{found.offset}" if found.offset is not None else f"--reason {reason.text}"
         events.DeadLettersWritten.line.log(
             self._logger,
             reason=reason.text,
@@ -229,7 +229,7 @@ class EventLog:
             stream="unknown" if last.stream is None else repr(last.stream),
             side=last.side.name.lower(),
             offset=last.offset,
-            command=f"areba dlq {shown}",
+            command=f"areba dlq show {shown}",
             why=f": {last.explanation}" if last.explanation else "",
         )
         found.count = 0

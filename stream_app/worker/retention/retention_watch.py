@@ -12,7 +12,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.questions import KeptRecords, Retention
 from stream_app.config import Topics
 from stream_app.errors import ArebaError
-from stream_app.live.snapshot_writer import PartitionRetention
+from stream_app.live.used_retention import PartitionRetention
 from stream_app.snapshot.needed_records import Now
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask

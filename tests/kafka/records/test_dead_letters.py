@@ -99,7 +99,7 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
         worker.start()
         progress.wait_for_ends(app.input_ends(), START_DEADLINE_S)
         assert worker.stop() == 0
-        listed = areba(file, "dlq", "list", "--limit", "3")
+        listed = areba(file, "dlq", "show", "--limit", "3")
         assert (listed.returncode, listed.stderr) == (0, "")
         assert listed.stdout.splitlines()[4:] == [
             f"the newest 3 of {2 * FANS + BAD:,}; --limit shows more",
@@ -156,10 +156,10 @@ def test_errors_are_one_line(kafka: Broker, prefix: str, tmp_path: Path) -> None
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": KNOWN})
     nobody = app.file("n", kafka={"bootstrap_servers": "127.0.0.1:1"})
-    refused = areba(nobody, "dlq", "list")
+    refused = areba(nobody, "dlq", "show")
     assert (refused.returncode, refused.stderr[:38]) == (2, "no Kafka broker answers at 127.0.0.1:1")
     file = app.file("w")
-    missing = areba(file, "dlq", "list")
+    missing = areba(file, "dlq", "show")
     assert (missing.returncode, missing.stderr) == (
         2,
         f"{prefix}dead-letters: the topic does not exist; `areba topics create` creates it\n",
@@ -167,6 +167,6 @@ def test_errors_are_one_line(kafka: Broker, prefix: str, tmp_path: Path) -> None
     app.create_topics()
     empty = areba(file, "dlq", "show", "0:17")
     assert (empty.returncode, empty.stderr) == (2, f"{prefix}dead-letters[0] has no offset 17: it is empty\n")
-    assert areba(file, "dlq", "list").stdout == "0 dead letters, 0 of them sent back\n"
+    assert areba(file, "dlq", "show").stdout == "0 dead letters, 0 of them sent back\n"
     nothing = areba(file, "dlq", "resend", "--all")
     assert nothing.stdout == "0 dead letters sent back, 0 of those selected were sent back before\n"

@@ -71,7 +71,7 @@ def test_outputs_of_old_records_survive(
     prefix: str,
     tmp_path: Path,
 ) -> None:
-    """1,000 predictions of 2013, and 200 dead letters of 1970, were deleted within minutes; `dlq list` said 0."""
+    """1,000 predictions of 2013, and 200 dead letters of 1970, were deleted within minutes; `dlq show` said 0."""
     app = App(own_kafka.bootstrap_servers, prefix, tmp_path, SECTIONS)
     control = f"{prefix}control"
     _create(app, control)
@@ -93,7 +93,7 @@ def test_outputs_of_old_records_survive(
         assert all(began_ms <= -row.time_ms <= now_ms for row in rows), f"{topic} has the log's time"
     assert verify(app.cluster, app.config).ok
     file = app.file("operator")
-    assert f"{3 * COUNT} dead letters" in areba(file, "dlq", "list", "--since", "1h").stdout
+    assert f"{3 * COUNT} dead letters" in areba(file, "dlq", "show", "--since", "1h").stdout
     assert areba(file, "inspect").returncode == 1
     dry = areba(file, "dlq", "resend", "--all", "--dry-run")
     assert (dry.returncode, f"{2 * COUNT} not sent" in dry.stdout + dry.stderr) == (1, True)

@@ -110,6 +110,7 @@ class World:
         self.models: dict[int, str] = {}
         self.stopped: set[str] = set()
         self.is_worked_off = False
+        self._left_work = False
         self.lost: set[int] = set()
         self.resets: list[str] = []  # streams that an operator is about to reset
         self.started = 0
@@ -251,6 +252,7 @@ class World:
             process.say("is gone")
             return
         process.say(f"ends with status {error.exit_code}: {type(error).__name__}: {error}")
+        self._left_work |= self.is_worked_off
         if isinstance(error, RestartNeededError):
             self._restart(process, error)
         elif isinstance(error, FencedAgainError):
@@ -648,7 +650,7 @@ class World:
             try:
                 return list(command())
             except StateError as problem:
-                if problem.code is not ErrorCode.REPAIR_NEEDED or not self.broker.hanging:
+                if problem.code is not ErrorCode.HELD_BACK or not self.broker.hanging:
                     raise
                 self.settle_transactions()
 
@@ -706,6 +708,16 @@ class World:
         self.scheduler.pause(START_S + self.shape.horizon_s * self.draw.random())
         self.say("no more faults")
         self.faults.is_calm = True
+        self._work_off()
+        while self._left_work:  # a worker that ended with an error may leave a repair to the next worker
+            self._left_work = False
+            self._work_off()
+        self.scheduler.pause(FORGOTTEN_S)
+        self.broker.expire()
+        self.is_over = True
+
+    def _work_off(self) -> None:
+        """Let everything be processed, and stop all workers."""
         self._wanted |= {"w1"} if not self._wanted else set()
         while self._is_awaited() or self.is_closed or not self.is_settled():
             self.scheduler.pause(SETTLE_S)
@@ -718,9 +730,6 @@ class World:
                 self.models[task.number] = task.live.model_digest()
         while self.processes:
             self.scheduler.pause(SETTLE_S)
-        self.scheduler.pause(FORGOTTEN_S)
-        self.broker.expire()
-        self.is_over = True
 
     def _is_awaited(self) -> bool:
         """Say whether an operator has something to do."""

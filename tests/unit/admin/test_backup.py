@@ -242,7 +242,7 @@ def test_an_application_without_models_replaces_no_backup(folder: Path) -> None:
     before = (folder / MANIFEST).read_bytes()
     with pytest.raises(StateError) as caught:
         [*export_all(_application("empty").application(), folder, overwrite=True)]
-    assert caught.value.code is ErrorCode.NEVER_COMMITTED
+    assert caught.value.code is ErrorCode.NOT_FOUND
     assert (folder / MANIFEST).read_bytes() == before
 
 

@@ -186,7 +186,7 @@ def test_a_stream_that_the_breaker_stopped() -> None:
     ("damage", "code"),
     [
         (lose_examples, ErrorCode.INPUTS_DELETED),
-        (lose_progress, ErrorCode.SNAPSHOT_MISSING),
+        (lose_progress, ErrorCode.PROGRESS_LOST),
     ],
 )
 def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) -> None:

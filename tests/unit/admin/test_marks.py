@@ -15,7 +15,7 @@ from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import partition_of as java_partition_of
 from stream_app.config import Config, LimitSettings
-from stream_app.errors import ConfigurationError, ErrorCode, StateError, UnknownOutcomeError
+from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.pipeline import merge
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Commit, Mark, MarkKind
@@ -238,5 +238,5 @@ def test_a_stopped_stream_is_resumed_first() -> None:
     commit = Commit(0, 0, 1, 0, 0, bytes(32), 0, stopped_streams=1, stopped='{"sine": "bad"}')
     sender = EmbeddedSender(world.broker)
     sender.send(CONFIG.topics.progress, b"0", codec.encode(commit), 5, partition=PLACE.partition)
-    with pytest.raises(StateError, match=ErrorCode.STREAM_STOPPED):
+    with pytest.raises(StateError, match=r"has stopped it.*\[stream-state"):
         erase_in(world, "a")

@@ -12,7 +12,7 @@ from stream_app.admin.models import Application, rebuild
 from stream_app.admin.reset import reset
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.cli.main import cli
-from stream_app.errors import ConfigurationError, ErrorCode, StateError
+from stream_app.errors import ConfigurationError, StateError
 from stream_app.live.buffers import NO_RECORDS
 from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act, Example, Label, Metric, Outcome
@@ -201,7 +201,7 @@ def test_a_refused_reset_writes_nothing_and_says_why() -> None:
     world.send(3)
     _reaches(world, (3, 3))
     before = world.rows("progress", 0)
-    with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
+    with pytest.raises(StateError, match=r"workers are running.*\[in-use"):
         _reset(world)
     assert _reset(world, dry_run=True)[0] == "stream 's0' of task 0 (1 features) would start again"
     _kill(world)

@@ -130,7 +130,7 @@ def test_a_model_that_does_not_fit_is_refused(saved: Path) -> None:
     config = make_config(**SAVED)
     world, _ = _ran(config)
     before = world.rows("progress", 0)
-    with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
+    with pytest.raises(StateError, match=r"workers are running.*\[in-use"):
         _import(_application(world), saved)
     _kill(world)
     for learner, text in (("baseline", "its settings differ"), ("none", "has no such learner")):

@@ -59,7 +59,7 @@ def test_a_name_that_the_output_cannot_encode(monkeypatch: pytest.MonkeyPatch, t
     file.write_text("application: {id: app, instance: w}\nstreams: {Größe-泵: {features: 2}}\n", encoding="utf-8")
     output = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", output)
-    monkeypatch.setattr(sys, "argv", ["areba", "config", "show", "-c", str(file)])
+    monkeypatch.setattr(sys, "argv", ["areba", "config", "-c", str(file)])
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 0

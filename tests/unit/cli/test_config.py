@@ -1,4 +1,4 @@
-"""`areba config show` and `areba config check`."""
+"""`areba config` and `areba config --check`."""
 
 import json
 from pathlib import Path
@@ -35,8 +35,8 @@ def test_every_setting_has_its_source(tmp_path: Path) -> None:
 
 def test_show(run: Run) -> None:
     """The table and the documents have the same settings."""
-    status, table, err = run("config", "show")
-    documents = [json.loads(line) for line in run("config", "show", "--json")[1]]
+    status, table, err = run("config")
+    documents = [json.loads(line) for line in run("config", "--json")[1]]
     assert (status, err) == (0, [])
     assert len(documents) > 40
     assert len(table) >= len(documents)
@@ -45,7 +45,7 @@ def test_show(run: Run) -> None:
 
 def test_a_file_that_changes_nothing(run: Run) -> None:
     """An operator who only moved lines must not fear the restart."""
-    status, out, err = run("config", "check")
+    status, out, err = run("config", "--check")
     assert (status, len(out), [line for line in err if line]) == (0, 1, [])
 
 
@@ -63,9 +63,9 @@ def test_config_check_says_what_a_restart_would_do(
     """Otherwise the first restarted worker ends with status 2, and the others run on without it."""
     section = change.partition(":")[0]
     file.write_text("".join(f"{line}\n" for line in FILE.splitlines() if not line.startswith(section)) + change + "\n")
-    ended, out, _ = run("config", "check")
+    ended, out, _ = run("config", "--check")
     assert (ended, [line.split()[0] for line in out]) == (status, effects)
-    ended, (line,), _ = run("config", "check", "--json")
+    ended, (line,), _ = run("config", "--check", "--json")
     document = json.loads(line)
     assert (ended, document["ok"]) == (status, status == 0)
     assert [one["effect"] for one in document["differences"]] == effects
@@ -76,7 +76,7 @@ def test_a_task_that_cannot_be_compared(run: Run, world: World) -> None:
     """A check that leaves a task out must not succeed."""
     for number in range(2):
         world.broker.append(TopicPartition(world.config.topics.progress, number), [(None, b"foreign", 0, ())])
-    status, out, _ = run("config", "check")
+    status, out, _ = run("config", "--check")
     assert status == 1
     assert [line.split(":")[0] for line in out] == ["task 0", "task 1"]
 
@@ -84,4 +84,4 @@ def test_a_task_that_cannot_be_compared(run: Run, world: World) -> None:
 def test_a_new_application_takes_any_file(run: Run, file: Path) -> None:
     """Before the first start there is nothing to compare with."""
     file.write_text(FILE.replace("id: app", "id: other"))
-    assert run("config", "check")[0] == 2, "its topics do not exist"
+    assert run("config", "--check")[0] == 2, "its topics do not exist"

@@ -34,7 +34,7 @@ def test_dead_letters(run: Run, world: World) -> None:
     world.put("examples", 1, b"s1", b"nonsense", 300)
     worker = started(world.worker())
     take_turns(worker, until=lambda: any(task.offsets == (21, 20) for task in worker.tasks))
-    status, (line,), _ = run("dlq", "list", "--json")
+    status, (line,), _ = run("dlq", "show", "--json")
     document = json.loads(line)
     (letter,) = document["dead_letters"]
     assert (status, letter["partition"], letter["bytes"], letter["is_sent_back"]) == (0, 1, 8, False)
@@ -44,6 +44,13 @@ def test_dead_letters(run: Run, world: World) -> None:
     assert (status, {name: shown[name] for name in letter}) == (0, letter)
     assert (b64decode(shown["key_base64"]), b64decode(shown["value_base64"])) == (b"s1", b"nonsense")
     assert (shown["sent_back"], shown["left_out"], shown["problem"]) == (None, {}, None)
+
+
+def test_show_lists_or_shows_one(run: Run) -> None:
+    """Options that would have no effect are refused, not ignored."""
+    assert run("dlq", "show", "0:1", "--reason", "undecodable")[0] == 2
+    assert run("dlq", "show", "0:1", "--limit", "3")[0] == 2
+    assert run("dlq", "show", "--full")[0] == 2
 
 
 def test_listed_learners(run: Run) -> None:

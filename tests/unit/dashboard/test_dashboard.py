@@ -267,7 +267,7 @@ def test_no_page_shows_a_secret(tmp_path: Path) -> None:
             assert answer.readline() == b"event: overview\n"
             seen.append(answer.readline().decode())
     for options in ([], ["--json"]):
-        shown = CliRunner().invoke(cli, ["config", "show", "-c", str(file), *options])
+        shown = CliRunner().invoke(cli, ["config", "-c", str(file), *options])
         assert "sasl.username" in shown.output
         seen.append(shown.output)
     assert [place for place in seen if PASSWORD in place] == []

@@ -91,7 +91,7 @@ def test_the_dashboard_can_be_provisioned() -> None:
         assert panel["type"] == "row" or panel["description"], panel["title"]
 
 
-OPERATED = {"inspect", "tail", "promote", "resume", "dlq list", "dlq show", "dlq resend"}
+OPERATED = {"inspect", "tail", "promote", "resume", "dlq show", "dlq resend"}
 """Commands that `_operate` of `tests/ops/test_permissions.py` runs as the role `operator`."""
 
 

@@ -100,7 +100,7 @@ def _forge_end(world: World) -> None:
     ("damage", "code"),
     [
         (lose_examples, ErrorCode.INPUTS_DELETED),
-        (lose_progress, ErrorCode.SNAPSHOT_MISSING),
+        (lose_progress, ErrorCode.PROGRESS_LOST),
         (_forge_end, ErrorCode.INPUTS_REPLACED),
         (_forge_commit, ErrorCode.DIGEST_DIFFERS),
         (_forge_ranges, ErrorCode.STATE_UNUSABLE),

@@ -78,7 +78,7 @@ def _resent(world: World) -> ResendResult:
     ("claimed_ms", "kept_ms", "why"), [(0, 0, "timestamp 0"), (-1, -1, "no timestamp"), (NOW_MS, -1, "")]
 )
 def test_records_without_an_event_time(claimed_ms: int, kept_ms: int, why: str) -> None:
-    """2,000 of 2,000 records of a stream were dead letters, and `inspect` ended with status 0, `dlq list` with none."""
+    """2,000 of 2,000 records of a stream were dead letters, and `inspect` ended with status 0, `dlq show` with none."""
     world = World()
     member = started(world.worker())
     _send(world, range(10), lambda number: NOW_MS + number)

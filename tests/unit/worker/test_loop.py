@@ -16,9 +16,9 @@ from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.worker import worker
+from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
-from stream_app.worker.rounds import BatchLimits
 from stream_app.worker.worker import Worker
 from tests.support.world import (
     BREAKER,

@@ -104,7 +104,7 @@ def test_names_of_records_are_escaped(name: str | None, caplog: pytest.LogCaptur
     observer.emit(events.DeadLettersWritten(0, [DeadCount(Reason.UNKNOWN_STREAM, name, Side.EXAMPLES, 1, 7)], {}))
     [(*_, stream, _, offset, command)] = _warnings(caplog)
     assert (stream, offset) == ("unknown" if name is None else repr(name), "7")
-    assert command == "areba dlq list --reason unknown-stream"
+    assert command == "areba dlq show --reason unknown-stream"
     assert caplog.records[-1].getMessage().isprintable()
 
 

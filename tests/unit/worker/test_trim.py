@@ -254,7 +254,7 @@ def test_without_a_snapshot_the_task_is_parked() -> None:
     _damage_snapshots(world)
     with pytest.raises(StateError) as caught:
         world.worker().run(lambda: False)
-    assert caught.value.code is ErrorCode.SNAPSHOT_MISSING
+    assert caught.value.code is ErrorCode.PROGRESS_LOST
     assert str(caught.value).count(ErrorCode.STATE_UNUSABLE) == 2, "both snapshots are named"
 
 
@@ -268,7 +268,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
     newest = max(snapshot.progress_offset for snapshot in snapshots_of(world, 0))
     for number in range(PARTITIONS):
         world.cluster.delete_records(_place(world, "progress", number), newest + 1)
-    with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
+    with pytest.raises(StateError, match=ErrorCode.PROGRESS_LOST):
         world.worker().run(lambda: False)
 
 
@@ -287,12 +287,12 @@ def test_history_begins_somewhere() -> None:
     """For a point before it, the command says where it begins, and gives no other model."""
     world, _ = _trimmed()
     place = world.application()
-    with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
+    with pytest.raises(StateError, match=ErrorCode.PROGRESS_LOST):
         rebuild(place, 0, (10, 10))
-    with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
+    with pytest.raises(StateError, match=ErrorCode.PROGRESS_LOST):
         explain(place, "s0", "45", 0)
     _damage_snapshots(world)
-    with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
+    with pytest.raises(StateError, match=ErrorCode.PROGRESS_LOST):
         rebuild(place, 0, None)
 
 
