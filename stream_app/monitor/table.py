@@ -84,13 +84,3 @@ def _metric_cells(metric: Metric | None) -> tuple[str, ...]:
     name = f"{metric.learner} *" if metric.champion else metric.learner
     shares = map(share, (metric.gmean, metric.recall, metric.specificity))
     return (name, *shares, count(metric.changes))
-
-
-def summary(figures: LiveFigures) -> str:
-    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
-    return "; ".join(
-        f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.gmean)}"
-        for stream in figures.streams
-        for learner in stream.learners
-        if learner.champion
-    )
