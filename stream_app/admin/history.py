@@ -13,16 +13,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from stream_app.admin.progress.reading import (
-    POLL_RECORDS,
-    POLL_S,
-    READ_TIMEOUT_S,
     last_commit,
     named_snapshots,
     progress_tail,
-    records_of,
 )
 from stream_app.backends.base import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
-from stream_app.backends.reading import finish
+from stream_app.backends.reading import READ_TIMEOUT_S, finish, rows_of
 from stream_app.backends.retention import deleted
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ErrorCode, StateError
@@ -39,6 +35,10 @@ from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.parts import WholeActs
 from stream_app.task_state import TaskState
+
+_POLL_RECORDS = 10_000
+_POLL_S = 0.1
+"""Of the inputs that a rebuilt task processes again."""
 
 _NO_SNAPSHOTS = SnapshotTimes(86_400.0, 86_400.0)
 """Time until the first snapshot: a rebuilt task does not take any."""
@@ -116,8 +116,8 @@ class History:
         settings: TaskSettings | None = None
         acts: list[Act] = []
         whole_acts = WholeActs()
-        for offset, value in records_of(self._cluster, self._progress):
-            record = codec.decode_one(value or b"")
+        for row in rows_of(self._cluster, self._progress):
+            record, offset = codec.decode_one(row.value or b""), row.offset
             if offset < begin:
                 continue
             settings = known.get(offset, settings)
@@ -275,7 +275,7 @@ def _drive(
             elif pause is Pause.WAITING and restore.state is TaskState.REPROCESSING:
                 report(restore.position.offsets, wanted)
                 for side, reader in enumerate(readers):
-                    fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None
+                    fetched = reader.poll(_POLL_RECORDS, _POLL_S) if restore.lacks(side) else None
                     if fetched is not None:
                         restore.waiting[side].add(fetched)
                         restore.deadline.restart()

@@ -1,12 +1,11 @@
 """What stands still: inputs that an open transaction holds back, tasks that commit nothing although records wait."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 from stream_app.admin.inspection import TaskView
 from stream_app.backends.base import Clock, Cluster, TopicPartition
 from stream_app.backends.held_back import open_ends, unmoved
-from stream_app.backends.reading import read_rows
+from stream_app.backends.reading import rows_of
 from stream_app.config import Config
 from stream_app.task_state import TaskState
 
@@ -52,7 +51,5 @@ def _quiet_ms(cluster: Cluster, config: Config, view: TaskView, now_ms: int) -> 
         return 0
     progress = TopicPartition(config.topics.progress, view.task)
     low, high = cluster.watermarks(progress)
-    with closing(cluster.reader(progress)) as reader:
-        reader.seek(max(low, high - TAIL_RECORDS))
-        times_ms = [row.log_time_ms for row in read_rows(reader, f"{progress.topic}[{progress.partition}]")]
+    times_ms = [row.log_time_ms for row in rows_of(cluster, progress, max(low, high - TAIL_RECORDS))]
     return now_ms - max(times_ms) if times_ms else 0
