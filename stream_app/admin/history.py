@@ -77,11 +77,6 @@ class Rebuilt:
 class History:
     """The commit records of a task, and the states that can be rebuilt from them.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where its topics are.
-        number: Number of the task.
-
     Raises:
         StateError: The task has never committed.
     """
@@ -186,11 +181,6 @@ class History:
     def rebuild(self, recorded: RecordedCommit, clock: Clock, report: Reporter) -> Rebuilt:
         """Return the task as it was after a commit record.
 
-        Args:
-            recorded: The commit record.
-            clock: Measures deadlines.
-            report: Called while inputs are processed again.
-
         Raises:
             StateError: Inputs that are needed were deleted, or processing them again gives another digest.
             UnknownOutcomeError: The broker did not answer in time.
@@ -236,11 +226,7 @@ def _check_inputs(
 ) -> None:
     """Refuse to wait for inputs that were deleted.
 
-    Args:
-        cluster: Where the inputs are.
-        inputs: The partitions of examples and labels.
-        offsets: The first offsets that are needed.
-        wanted: The offsets up to which they are needed.
+    Both pairs are offsets (examples, labels): what was reached, and what is wanted.
 
     Raises:
         StateError: Records in these ranges were deleted.

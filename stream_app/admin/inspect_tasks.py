@@ -53,12 +53,7 @@ def inspect(
 ) -> Inspection:
     """Inspect tasks of an application.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        tasks: Numbers of the tasks; empty for all tasks.
-        watched: Iterates over the numbers, and may show the progress.
-        clock: Says how old records are.
+    Without `tasks`, all tasks are inspected; `watched` may show the progress.
 
     Raises:
         ConfigurationError: There is no such task.
@@ -328,11 +323,7 @@ class _Need(NamedTuple):
 def _retention_used(cluster: Cluster, topics: Mapping[str, TopicInfo], needs: Iterable[_Need], now_ms: int) -> float:
     """Return the largest share of its retention that the first of the needed records of a partition has used.
 
-    Args:
-        cluster: Where the records are.
-        topics: The topics, with their settings.
-        needs: The needed records; none of them was deleted.
-        now_ms: The time.
+    None of the needed records was deleted.
 
     Raises:
         UnknownOutcomeError: The broker did not answer in time.

@@ -59,14 +59,8 @@ def promote(
 ) -> tuple[TopicPartition, int]:
     """Write the mark that makes a learner the champion of a stream.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where the topics are; they were checked before.
-        sender: Writes the mark; has not written to this partition before.
-        clock: Gives the time of the mark if the partition has no record with a timestamp.
-        stream: Name of the stream.
-        learner: Name of the new champion.
-        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
+    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
+    default partitioner chooses it.
 
     Returns:
         The partition and the offset of the mark.
@@ -86,12 +80,7 @@ def promote(
 def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, stream: str) -> Sequence[_Resumed]:
     """Write the mark that lets a stopped stream continue, in each partition in which the breaker stopped the stream.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where the topics are; they were checked before.
-        sender: Writes the marks; has not written to these partitions before.
-        clock: Gives the time of a mark if the partition has no record with a timestamp.
-        stream: Name of the stream.
+    The topics were checked before, and the sender has not written to these partitions.
 
     Raises:
         StateError: The breaker has not stopped the stream, or progress cannot be read.
@@ -130,14 +119,8 @@ def erase(
 ) -> tuple[TopicPartition, range]:
     """Write the marks that let a task forget examples; each mark has up to `MAX_DIGESTS` digests of ids.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where the topics are; they were checked before.
-        sender: Writes the marks; has not written to this partition before.
-        clock: Gives the time of the marks if the partition has no record with a timestamp.
-        stream: Name of the stream.
-        ids: Ids of the examples.
-        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
+    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
+    default partitioner chooses it.
 
     Returns:
         The partition, and the offsets of the marks, with those of other records between them.

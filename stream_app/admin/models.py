@@ -200,11 +200,7 @@ class DeadExampleError(Exception):
 def explain(application: Application, stream: str, id_: str, task: int | None) -> _Explanation:
     """Predict an example again with the state that the task had when it first predicted the example.
 
-    Args:
-        application: The application.
-        stream: Name of the example's stream.
-        id_: Id of the example.
-        task: Number of its task; None if the name of the stream decides.
+    Without a `task`, the name of the stream decides.
 
     Raises:
         ConfigurationError: There is no such stream.

@@ -21,12 +21,6 @@ def standing_still(cluster: Cluster, config: Config, views: Sequence[TaskView], 
 
     Takes `WATCH_S` if there is anything to watch.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        views: The tasks.
-        clock: Measures the time, and says how old commits are.
-
     Raises:
         UnknownOutcomeError: The broker did not answer in time.
     """

@@ -40,10 +40,7 @@ def count(number: float | None) -> str:
 def figures_table(figures: LiveFigures, title: str, lines: int | None = None) -> Group:
     """Return the table, and a line below it for everything that the table does not show.
 
-    Args:
-        figures: What to show.
-        title: The line above the table.
-        lines: Lines of the terminal, in which streams that do not fit are left out; None: all are shown.
+    Streams that do not fit into the `lines` of the terminal are left out; None: all are shown.
     """
     notes = figures.notes()
     shown = list(_fitting(figures.streams, None if lines is None else lines - LINES_AROUND - len(notes)))

@@ -16,11 +16,6 @@ class BuriedExamples:
     The log took an example's dead letter later than the example, whose event time is at most `join.max_clock_lead_ms`
     ahead of the log's clock (the broker refuses a later one). So the broker's index by time says where the dead letter
     can be: reading all of the dead letters would take minutes if there are millions.
-
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        examples: A partition of the examples.
     """
 
     def __init__(self, cluster: FollowableCluster, config: Config, examples: TopicPartition) -> None:

@@ -100,11 +100,7 @@ class Listing:
 def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: int) -> Listing:
     """List dead letters, reading the selected partitions up to their ends.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        selection: Which dead letters to count.
-        limit: How many dead letters to show at most; all of them are counted.
+    All selected dead letters are counted, and at most `limit` of them are shown.
 
     Raises:
         ConfigurationError: The topic, a selected reason or a selected partition does not exist.

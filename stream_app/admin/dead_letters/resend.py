@@ -342,9 +342,7 @@ def resend(
 def _batches(sendings: Generator[_Sending | None], limit: int | None) -> Iterator[tuple[Sequence[_Sending], int]]:
     """Yield the records of each transaction, and the number of dead letters that were examined to find them.
 
-    Args:
-        sendings: See `_Resend.sendings`.
-        limit: How many to send at most, in all transactions together.
+    All transactions together have at most `limit` of them.
     """
     batch: list[_Sending] = []
     size = examined = sent = 0

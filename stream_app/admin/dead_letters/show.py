@@ -92,11 +92,6 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> _Shown
     The rest of its partition is read to find out whether it was sent back. Parts that it left out are read from its
     input.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        record_id: Partition and offset of the dead letter.
-
     Raises:
         ConfigurationError: The topic or partition does not exist, or the record at this offset is not a dead letter.
         StateError: The dead letter was deleted.

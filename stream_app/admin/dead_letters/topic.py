@@ -42,10 +42,8 @@ class DeadLettersTopic:
 class UnsentLetters:
     """The selected dead letters of one partition that are not known to have been sent back, with their reasons.
 
-    The reasons are kept in one byte for each offset, so a partition with ten million dead letters takes 10 MB.
-
-    Args:
-        low: First offset of the partition.
+    The reasons are kept in one byte for each offset, so a partition with ten million dead letters takes 10 MB. `low` is
+    the first offset of the partition.
     """
 
     def __init__(self, low: int) -> None:

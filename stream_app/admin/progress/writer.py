@@ -67,9 +67,7 @@ def progress_writer(application: Application, *, dry_run: bool = False) -> Itera
 class ProgressWriter:
     """Writes acts to the progress of tasks.
 
-    Args:
-        application: The application.
-        transaction: An initialised producer with the transactional id of the commands; None for a dry run.
+    Without a transaction, nothing is written (a dry run).
     """
 
     def __init__(self, application: Application, transaction: Transaction | None) -> None:

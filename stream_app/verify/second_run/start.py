@@ -77,12 +77,7 @@ def at_oldest_snapshot(
 ) -> Start | None:
     """Return the oldest snapshot that progress names and whose ranges can still be read.
 
-    Args:
-        cluster: Where the topics are.
-        changelog: The partition with the snapshots.
-        inputs: Full names of the inputs.
-        snapshots: The snapshots that progress names, newest first.
-        lows: The first offsets that are left of progress, examples and labels.
+    The snapshots come newest first; `lows` are the first offsets that are left of progress, examples and labels.
     """
     for snapshot in reversed(snapshots):
         where = f"{changelog.topic}[{changelog.partition}] offset {snapshot.manifest.offset}"
