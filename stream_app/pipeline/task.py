@@ -206,8 +206,8 @@ class Task:
         """Carry an opened batch through the other steps: join, learn, evaluate, encode.
 
         Join and learn are one compiled call over the streams in turn: a learner needs the examples of its stream while
-        they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated in rounds if
-        the batch has control records.
+        they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated for
+        each stretch if the batch has control records.
         """
         collector = Collector(batch)
         for leftovers in self._leftovers:
@@ -215,8 +215,8 @@ class Task:
         self._leftovers.clear()
         routed = self._route(batch, collector)
         streams = routed.streams
-        for work in self._streams.rounds(batch, streams, collector):
-            result = self._streams.join_and_learn(batch, work)
+        for stretch in self._streams.stretches(batch, streams, collector):
+            result = self._streams.join_and_learn(batch, stretch)
             self._streams.evaluate(result, collector)
             self._streams.collect(batch, result, collector)
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
