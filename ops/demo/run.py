@@ -2,7 +2,7 @@
 
 Everything that it writes is in one folder:
 
-    demo.yaml  worker-1.log  worker-2.log  manifest.json  gmean.png
+    demo.yaml  worker-1.log  worker-2.log  gmean.png
 """
 
 import logging
@@ -133,10 +133,8 @@ def _run(console: Terminal, interruption: Interruption, bootstrap_servers: str |
         stack.callback(interruption.ignore)
         sending.start()
         _watch(view, sending, connections.workers, interruption)
-        manifest_path = folder / "manifest.json"
-        sending.result().save(manifest_path)
         with console.status("Verifying the topics ..."):
-            report = verify(connections.cluster, config, [manifest_path])
+            report = verify(connections.cluster, config)
         return _conclude(view, report, sending.result(), folder, config)
 
 

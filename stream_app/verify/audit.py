@@ -41,7 +41,7 @@ from stream_app.verify.output_checks import (
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, Reported
-from stream_app.verify.results import Code, Findings, StreamTotals
+from stream_app.verify.results import EQUATIONS, Code, Findings, StreamTotals
 from stream_app.verify.sequence_check import SequenceCheck
 
 NOTHING_DELETED: Mapping[str, Fate] = MappingProxyType({})
@@ -147,9 +147,9 @@ class PartitionAudit:
             if isinstance(event, Dead) and isinstance(event.record.meaning, Mark):
                 figures = self._context.figures_of(event.record.stream)
                 figures.count_mark(event.record.side, -1)
-        _expect(self._predictions, due[Predicted], fates.get("predictions"))
-        _expect(self._outcomes, due[ExpectedOutcome], fates.get("outcomes"))
-        _expect(self._dead_letters, due[Dead], fates.get("dead_letters"))
+        self._predictions.expect(due[Predicted], fates.get("predictions", "kept"))
+        self._outcomes.expect(due[ExpectedOutcome], fates.get("outcomes", "kept"))
+        self._dead_letters.expect(due[Dead], fates.get("dead_letters", "kept"))
 
     def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, StreamTotals]:
         """Compare what is left.
@@ -170,9 +170,10 @@ class PartitionAudit:
             figures.pending += len(stream.pending)
             figures.waiting += len(stream.waiting)
         for name, figures in self._context.figures.items():
-            for equation, left, right in figures.equations():
-                if left != right:
-                    text = f"stream {name}: off by {left - right:+,}: {equation}; {left:,}, not {right:,}"
+            for equation in EQUATIONS:
+                left, *others = map(figures.count, equation.values())
+                if left != (right := sum(others)):
+                    text = f"stream {name}: off by {left - right:+,}: {' '.join(equation)}; {left:,}, not {right:,}"
                     self._context.add(Code.WRONG_TOTALS, self._context.names.inputs[0], None, text)
 
         return self._context.figures
@@ -185,11 +186,3 @@ class PartitionAudit:
             figures.labels += 1
         if isinstance(record.meaning, Mark):
             figures.count_mark(record.side, 1)
-
-
-def _expect(check: SequenceCheck[Any, Any], due: Iterable[Any], fate: Fate | None) -> None:
-    """Let a comparison expect the outputs of a commit, as far as they were not deleted."""
-    if fate == "straddles":
-        check.expect_if_kept(due)
-    elif fate != "deleted":
-        check.expect(due)

@@ -5,9 +5,10 @@ After a difference the comparison continues: one lost or added record is one fin
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Generic, Protocol, TypeVar
 
+from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.results import MAX_FINDINGS
 
 _LOOKAHEAD_RECORDS = 2_000
@@ -47,13 +48,9 @@ class SequenceCheck(Generic[Expected, Found]):
     Args:
         found: The records of the topic, read as they are needed.
         handler: What takes the results.
-
-    Attributes:
-        matched: Number of records that were compared with an expected record.
     """
 
     def __init__(self, found: Iterable[Found], handler: Handler[Expected, Found]) -> None:
-        self.matched = 0
         self._rows: Iterator[Found] = iter(found)
         self._handler = handler
         self._expected: deque[tuple[Hashable, Expected]] = deque()
@@ -62,22 +59,21 @@ class SequenceCheck(Generic[Expected, Found]):
         self._early_count = 0
         self._previous: Found | None = None
 
-    def expect(self, records: Iterable[Expected]) -> None:
-        """Add the records that come next, and compare as far as the lookahead allows."""
-        self._expected.extend((self._handler.key_of_expected(record), record) for record in records)
-        self._compare(keep=_LOOKAHEAD_RECORDS)
+    def expect(self, records: Iterable[Expected], fate: Fate = "kept") -> None:
+        """Add the records of one commit, and compare as far as the lookahead allows.
 
-    def expect_if_kept(self, records: Iterable[Expected]) -> None:
-        """Add records that come next, of which the first ones may have been deleted: begin with the first that is left.
-
-        Only the records of one commit are given: the topic begins among them, or after them.
+        Args:
+            records: The records that come next.
+            fate: Whether the topic still has them; if it has perhaps some, it begins among them, or after them.
         """
-        rest = iter(records)
-        for record in rest:
-            key = self._handler.key_of_expected(record)
-            if self._expected or (self._look_ahead(1) and self._found[0][0] == key):
-                self.expect([record, *rest])
-                return
+        if fate == "deleted":
+            return
+        handler = self._handler
+        named: Iterator[tuple[Hashable, Expected]] = ((handler.key_of_expected(record), record) for record in records)
+        if fate == "straddles" and not self._expected:
+            named = dropwhile(lambda pair: not (self._look_ahead(1) and self._found[0][0] == pair[0]), named)
+        self._expected.extend(named)
+        self._compare(keep=_LOOKAHEAD_RECORDS)
 
     def finish(self, *, running: bool) -> None:
         """Compare what is left.
@@ -116,7 +112,6 @@ class SequenceCheck(Generic[Expected, Found]):
         """Compare the first records of both sequences."""
         self._expected.popleft()
         self._previous = self._found.popleft()[1]
-        self.matched += 1
         self._handler.on_match(expected, self._previous)
 
     def _differ(self, key: Hashable, expected: Expected) -> None:
@@ -125,7 +120,6 @@ class SequenceCheck(Generic[Expected, Found]):
             found = passed.popleft()
             self._early_count -= 1
             self._expected.popleft()
-            self.matched += 1
             self._handler.on_misplaced(expected, found)
             self._handler.on_match(expected, found)
             return

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TypeGuard, TypeVar
 
@@ -204,13 +204,13 @@ class InputReader:
     Args:
         side: The input.
         rows: Its records from the first on.
-        observers: What is shown every record, in order.
+        observe: Is shown every record, in order.
     """
 
-    def __init__(self, side: Side, rows: Iterator[Row], observers: Sequence[Callable[[Record], None]]) -> None:
+    def __init__(self, side: Side, rows: Iterator[Row], observe: Callable[[Record], None]) -> None:
         self._side = side
         self._rows = rows
-        self._observers = observers
+        self._observe = observe
         self._next: Row | None = None
         self._settings: TaskSettings | None = None
         self._limits = DecodeLimits()
@@ -224,12 +224,6 @@ class InputReader:
             self._next = None
             yield self._read(row, settings)
 
-    def read_rest(self, settings: TaskSettings) -> None:
-        """Show the observers the records that no range contains."""
-        while (row := self._next or next(self._rows, None)) is not None:
-            self._next = None
-            self._read(row, settings)
-
     def _read(self, row: Row, settings: TaskSettings) -> Record:
         if settings is not self._settings:
             limits = settings.limits
@@ -237,8 +231,7 @@ class InputReader:
             self._limits = DecodeLimits(limits.max_record_bytes, limits.max_features, format_of(settings))
         meaning = read_value(row.value, self._side, self._limits)
         record = Record(self._side, row.offset, row.timestamp_ms, meaning, row.key, row.value, tuple(row.headers))
-        for observe in self._observers:
-            observe(record)
+        self._observe(record)
         return record
 
 

@@ -2,16 +2,14 @@
 
 Each partition is checked separately (`partition_check`): the chain of progress records, then all outputs against the
 reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics`).
-What replayers say that they sent is compared with the inputs (`manifest_check`). No worker is asked, and neither the
-task nor its join is imported. With `rerun`, all stages are run again besides, and every output, the digests and the
-final models must be equal to the bit (`second_run`).
+No worker is asked, and neither the task nor its join is imported. With `rerun`, all stages are run again besides, and
+every output, the digests and the final models must be equal to the bit (`second_run`).
 
 While a group is at work, it is checked up to its last commit when the check of a partition began.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,43 +19,47 @@ from rich.table import Table
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.partitioner import split_text
 from stream_app.backends.progress import partitions_of
-from stream_app.backends.reading import read_rows
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.records import Mark, Side
-from stream_app.serialization.wire_format import format_of
 from stream_app.terminal import Terminal, simple_table
-from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition.partition_check import How, PartitionCheck
-from stream_app.verify.results import Code, Finding, Findings, Scope, StreamTotals
+from stream_app.verify.results import EQUATIONS, Code, Finding, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import CheckedApplication, CheckpointFile, Ended
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """What `verify` found.
 
     Attributes:
-        figures: Counts by stream, over all partitions.
-        findings: What is wrong; of the partitions the first thousand.
-        finding_count: Number of all findings.
-        notes: What was not checked, and why; a note is no finding.
         partitions: Number of tasks.
+        figures: Counts by stream, over all partitions.
+        found: What is wrong; of the partitions the first thousand.
+        notes: What was not checked, and why; a note is no finding.
         commits: Number of commit records.
         records: Number of output records.
         models: By partition, the digest of all models after a fresh run, as workers log it at a clean stop.
         scopes: By partition, which inputs were checked.
     """
 
-    figures: Mapping[str, StreamTotals]
-    findings: Sequence[Finding]
-    finding_count: int
-    notes: Sequence[str]
     partitions: int
-    commits: int
-    records: int
-    models: Mapping[int, str] = field(default_factory=dict)
-    scopes: Mapping[int, Scope] = field(default_factory=dict)
+    figures: dict[str, StreamTotals] = field(default_factory=dict)
+    found: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+    commits: int = 0
+    records: int = 0
+    models: dict[int, str] = field(default_factory=dict)
+    scopes: dict[int, Scope] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong, as far as it was kept."""
+        return tuple(self.found.kept)
+
+    @property
+    def finding_count(self) -> int:
+        """Number of all findings."""
+        return self.found.count
 
     @property
     def is_partial(self) -> bool:
@@ -131,33 +133,12 @@ class Report:
         }
 
     def tables(self) -> Iterator[Table]:
-        """Yield a table for each of the three equations that account for all records; it has a row for each stream."""
-        yield self._table(
-            ("examples", "= marks", "+ predicted", "+ duplicates", "+ dead"),
-            lambda f: (
-                f.examples,
-                f.example_marks,
-                f.champion_predictions,
-                f.example_duplicates,
-                f.example_dead_letters.total(),
-            ),
-        )
-        yield self._table(
-            ("predicted", "= joined", "+ unlabelled", "+ evicted", "+ pending"),
-            lambda f: (f.champion_predictions, f.joined, f.unlabelled, f.evicted, f.pending),
-        )
-        yield self._table(
-            ("labels", "= marks", "+ joined", "+ corrections", "+ duplicates", "+ dead", "+ waiting"),
-            lambda f: (
-                f.labels,
-                f.label_marks,
-                f.joined,
-                f.corrections,
-                f.label_duplicates,
-                f.label_dead_letters.total(),
-                f.waiting,
-            ),
-        )
+        """Yield a table for each of the equations that account for all records; it has a row for each stream."""
+        for equation in EQUATIONS:
+            table = simple_table("", ("stream", *equation))
+            for stream, figures in sorted(self.figures.items()):
+                table.add_row(stream, *(f"{figures.count(column):,}" for column in equation.values()))
+            yield table
 
     def dead_letter_lines(self) -> Iterator[str]:
         """Yield lines that count dead letters by stream, topic and reason."""
@@ -166,12 +147,6 @@ class Report:
                 if counts:
                     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items()))
                     yield f"dead letters of {stream} from {side}: {reasons}"
-
-    def _table(self, headings: Sequence[str], cells: Callable[[StreamTotals], Sequence[int]]) -> Table:
-        table = simple_table("", ("stream", *headings))
-        for stream, figures in sorted(self.figures.items()):
-            table.add_row(stream, *(f"{count:,}" for count in cells(figures)))
-        return table
 
 
 def _percent(part: int, whole: int) -> str:
@@ -186,7 +161,6 @@ def _nothing(done: int, total: int) -> None:
 def verify(
     cluster: Cluster,
     config: Config,
-    manifests: Sequence[Path] = (),
     *,
     rerun: bool = False,
     models: Mapping[int, str] | None = None,
@@ -202,36 +176,31 @@ def verify(
     Args:
         cluster: Where the topics are.
         config: The configuration of the application.
-        manifests: Files in which replayers wrote what they sent.
         rerun: Whether to run all stages again and compare every output and the final models.
         models: By partition, the digest of the final models that a worker logged; needs `rerun`.
-        checkpoint: The file in which a run keeps where it ended; needs `rerun`, and takes no manifests.
+        checkpoint: The file in which a run keeps where it ended; needs `rerun`.
         partial: Whether records that were deleted are accepted: then they are a note, and no finding.
         on_progress: Takes the number of partitions that are done and the number of all partitions.
 
     Raises:
         TopicError: A topic is missing, or the inputs' partition counts differ.
-        ConfigurationError: A manifest or the checkpoint cannot be read, or the checkpoint cannot be written.
+        ConfigurationError: The checkpoint cannot be read or written.
         UnknownOutcomeError: A broker did not answer in time.
     """
-    checks = [ManifestCheck.load(path) for path in manifests]
-    if checkpoint is not None and (manifests or not rerun):
-        raise ConfigurationError(
-            "a checkpoint needs the second run and takes no manifest: omit --no-rerun and --manifest"
-        )
+    if checkpoint is not None and not rerun:
+        raise ConfigurationError("a checkpoint needs the second run: omit --no-rerun")
     partitions = _partitions(cluster, config)
     file = None if checkpoint is None else CheckpointFile(checkpoint, _identity(cluster, config))
     before = {} if file is None else file.read()
-    checker = _Checker(cluster, config, checks, partitions, accepts_deleted=partial)
+    checker = _Checker(cluster, config, partitions, accepts_deleted=partial)
     for partition in range(partitions):
         on_progress(partition, partitions)
         wanted = (models or {}).get(partition)
         checker.check(partition, wanted_models=wanted, rerun=rerun, checkpoint=before.get(partition))
     on_progress(partitions, partitions)
     checker.check_unread()
-    for check in checks:
-        checker.check_manifest(check)
-    report = checker.report()
+    checker.check_split()
+    report = checker.report
     if file is not None and report.ok:
         file.write([part for _, part in sorted({**before, **checker.ended}.items())])
     return report
@@ -268,57 +237,34 @@ def _partitions(cluster: Cluster, config: Config) -> int:
 class _Checker:
     """The checks of all partitions, and what they share.
 
-    Args:
-        cluster: Where the topics are.
-        config: The configuration of the application.
-        manifests: What replayers sent.
-        partitions: The number of tasks.
-        accepts_deleted: Whether records that were deleted are a note, and no finding.
-
     Attributes:
+        report: What was found so far.
         ended: By partition, what a checkpoint holds.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        config: Config,
-        manifests: Sequence[ManifestCheck],
-        partitions: int,
-        *,
-        accepts_deleted: bool,
-    ) -> None:
+    def __init__(self, cluster: Cluster, config: Config, partitions: int, *, accepts_deleted: bool) -> None:
+        self.report = Report(partitions)
+        self.ended: dict[int, Ended] = {}
         self._cluster = cluster
         self._config = config
-        self._manifests = manifests
-        self._partitions = partitions
         self._accepts_deleted = accepts_deleted
-        self._findings = Findings()
-        self._later: list[Finding] = []  # shown after the findings of the partitions, however many there are
-        self._notes: list[str] = []
-        self._figures: dict[str, StreamTotals] = {}
         self._homes: dict[str, list[int]] = {}
-        self._models: dict[int, str] = {}
-        self._scopes: dict[int, Scope] = {}
-        self.ended: dict[int, Ended] = {}
-        self._commits = 0
-        self._records = 0
 
     def check(self, partition: int, *, wanted_models: str | None, rerun: bool, checkpoint: Ended | None) -> None:
         """Check one partition."""
         how = How(rerun, wanted_models, checkpoint, self._accepts_deleted)
-        check = PartitionCheck(self._cluster, self._config, partition, self._findings, self._manifests, how)
-        checked = check.run()
-        self._notes += checked.notes
-        self._scopes[partition] = checked.scope
+        report = self.report
+        checked = PartitionCheck(self._cluster, self._config, partition, report.found, how).run()
+        report.notes += checked.notes
+        report.scopes[partition] = checked.scope
+        report.commits += checked.commits
+        report.records += checked.records
         if checked.ended is not None:
             self.ended[partition] = checked.ended
-        self._commits += checked.commits
-        self._records += checked.records
         if checked.models is not None:
-            self._models[partition] = checked.models
+            report.models[partition] = checked.models
         for stream, figures in checked.figures.items():
-            self._figures.setdefault(stream, StreamTotals()).add(figures)
+            report.figures.setdefault(stream, StreamTotals()).add(figures)
             if figures.accepted:
                 self._homes.setdefault(stream, []).append(partition)
 
@@ -326,62 +272,18 @@ class _Checker:
         """Find records in input partitions that no task reads, since topics may have grown."""
         topics = self._config.topics
         for topic in self._cluster.topics((topics.examples, topics.labels)).values():
-            for number in range(self._partitions, topic.partitions):
+            for number in range(self.report.partitions, topic.partitions):
                 low, high = self._cluster.watermarks(TopicPartition(topic.name, number))
                 if high > low:
                     text = (
                         f"{high - low:,} records from here on will never be read: the application has "
-                        f"{self._partitions} tasks; they have to be sent again"
+                        f"{self.report.partitions} tasks; they have to be sent again"
                     )
-                    self._findings.add(Code.UNREAD_PARTITION, topic.name, number, low, text)
+                    self.report.found.add(Code.UNREAD_PARTITION, topic.name, number, low, text)
 
-    def check_manifest(self, manifest: ManifestCheck) -> None:
-        """Compare a manifest with what the topics hold, and its digest where the order of sending can be derived."""
-        name = manifest.path.name
-        places = (TopicPartition(topic, number) for topic, number, first, end in manifest.ranges)
-        lows = [self._cluster.watermarks(place).low for place in places]
-        if any(low > first for low, (_, _, first, _) in zip(lows, manifest.ranges, strict=True)):
-            self._notes.append(f"{name}: was not compared: records that it lists were deleted")
-            return
-        self._later += [Finding(Code.WRONG_MANIFEST_COUNT, fault) for fault in manifest.faults()]
-        if not manifest.order_is_known:
-            self._notes.append(f"{name}: its digest was not checked: it sent records out of order")
-            return
-        with ExitStack() as stack:
-            digest = manifest.digest_of([self._sent(stack, *place) for place in manifest.ranges])
-        if digest is None:
-            self._notes.append(f"{name}: its digest was not checked: others wrote between its records")
-        elif digest != manifest.digest:
-            text = f"{name}: digest {digest} on the topics, {manifest.digest} was sent"
-            self._later.append(Finding(Code.WRONG_MANIFEST_DIGEST, text))
-
-    def _sent(self, stack: ExitStack, topic: str, partition: int, first: int, end: int) -> Iterator[Sent]:
-        """Yield the records of a range, undecoded."""
-        reader = self._cluster.reader(TopicPartition(topic, partition))
-        stack.callback(reader.close)
-        side = Side.EXAMPLES if topic == self._config.topics.examples else Side.LABELS
-        headers = format_of(self._config.serialization).schemas.items()
-        marks = tuple(header for header, schema in headers if schema.record is Mark)
-        reader.seek(first)
-        for row in read_rows(reader, f"{topic}[{partition}]"):
-            if row.offset >= end:
-                return
-            value = row.value or b""
-            yield Sent(topic, side, row.offset, row.timestamp_ms, row.key or b"", value, value.startswith(marks))
-
-    def report(self) -> Report:
-        """Return everything that was found."""
-        homes = sorted(self._homes.items())
-        split = (f"stream {stream!r} {split_text(places)}" for stream, places in homes if len(places) > 1)
-        later = [*(Finding(Code.SPLIT_STREAM, text) for text in split), *self._later]
-        return Report(
-            figures=self._figures,
-            findings=(*self._findings.kept, *later),
-            finding_count=self._findings.count + len(later),
-            notes=tuple(self._notes),
-            partitions=self._partitions,
-            commits=self._commits,
-            records=self._records,
-            models=self._models,
-            scopes=self._scopes,
-        )
+    def check_split(self) -> None:
+        """Find streams with records in several partitions."""
+        for stream, places in sorted(self._homes.items()):
+            if len(places) > 1:
+                text = f"stream {stream!r} {split_text(places)}"
+                self.report.found.add_always(Finding(Code.SPLIT_STREAM, text))

@@ -16,13 +16,6 @@ from stream_app.terminal import say
 @click.command()
 @CONFIG_OPTION
 @click.option(
-    "--manifest",
-    "manifests",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="File in which `areba-replay` listed what it sent; may be given several times.",
-)
-@click.option(
     "--rerun/--no-rerun",
     default=True,
     show_default=True,
@@ -50,7 +43,6 @@ from stream_app.terminal import say
 @JSON_OPTION
 def verify(
     path: Path,
-    manifests: Sequence[Path],
     models: Sequence[tuple[int, str]],
     checkpoint: Path | None,
     *,
@@ -71,7 +63,7 @@ def verify(
     Examples:
       areba verify -c my.yaml
       areba verify -c my.yaml --checkpoint verify.checkpoint
-      areba verify -c my.yaml --manifest sent.json --no-rerun
+      areba verify -c my.yaml --no-rerun
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415  (see run)
@@ -85,7 +77,6 @@ def verify(
         report = verify_topics(
             cluster,
             config,
-            manifests,
             rerun=rerun,
             models=dict(models),
             checkpoint=checkpoint,

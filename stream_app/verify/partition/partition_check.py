@@ -12,7 +12,6 @@ from stream_app.records import CONFIGURATION, REPAIR, RESET, Act, Commit, Metric
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.stops import stopped_text
 from stream_app.verify.audit import NOTHING_DELETED, PartitionAudit
-from stream_app.verify.manifest_check import ManifestCheck
 from stream_app.verify.metrics.topic_check import MetricsTopicCheck
 from stream_app.verify.output_checks import TopicNames
 from stream_app.verify.partition.deleted import DeletedRecords, Fate, Horizon
@@ -72,7 +71,6 @@ class PartitionCheck:
         config: The configuration of the application.
         partition: Number of the task.
         findings: Where findings are added.
-        manifests: What replayers sent.
         how: How it is checked.
     """
 
@@ -82,7 +80,6 @@ class PartitionCheck:
         config: Config,
         partition: int,
         findings: Findings,
-        manifests: Sequence[ManifestCheck],
         how: How,
     ) -> None:
         topics = config.topics
@@ -91,7 +88,6 @@ class PartitionCheck:
         self._config = config
         self._partition = partition
         self._findings = findings
-        self._manifests = manifests
         self._names = TopicNames(
             (topics.examples, topics.labels), topics.predictions, topics.outcomes, topics.dead_letters
         )
@@ -175,8 +171,6 @@ class PartitionCheck:
             rerun.finish(running=running)
             models = self._take_models(rerun.models(), rerun.stopped)
             ended = self._ended(rerun, begin)
-        for source in inputs:
-            source.read_rest(audit.settings)
         scope = self._scope(begin, progress.ends, lows)
         return Checked(figures, self._notes, scope, self._commits, reader.written.total(), models, ended)
 
@@ -212,7 +206,7 @@ class PartitionCheck:
         """Return the state from which the check begins; None to begin with the first record that was processed."""
         lows = (reader.watermarks(self._progress).low, *self._lows(reader))
         is_whole = all(low <= first for low, first in zip(lows, (0, *begin), strict=True))
-        if self._how.checkpoint is None and (not self._how.rerun or is_whole or self._manifests):
+        if self._how.checkpoint is None and (not self._how.rerun or is_whole):
             return None
         from stream_app.verify.second_run.start import at_checkpoint, at_oldest_snapshot  # noqa: PLC0415  (see _open_rerun)
 
@@ -324,15 +318,9 @@ class PartitionCheck:
     # Inputs -----------------------------------------------------------------------------------------------------------
 
     def _inputs(self, reader: PartitionReader, side: Side, end: int, sent_back: SentBack) -> InputReader:
-        """Open an input, up to the last record that is committed or that a manifest names."""
+        """Open an input, up to the last record that is committed."""
         topic = self._names.inputs[side]
-        manifests = [manifest for manifest in self._manifests if manifest.end(topic, self._partition)]
-        last = max([end, *(manifest.end(topic, self._partition) for manifest in manifests)])
-        if last > end:
-            text = f"{topic}[{self._partition}]: {last - end:,} records of the manifests are not yet processed"
-            self._notes.append(text)
-        counters = [manifest.counter(topic, self._partition, side) for manifest in manifests]
-        return InputReader(side, reader.inputs(topic, last), [sent_back.observe_input(topic, end), *counters])
+        return InputReader(side, reader.inputs(topic, end), sent_back.observe_input(topic))
 
     # A fresh run ------------------------------------------------------------------------------------------------------
 

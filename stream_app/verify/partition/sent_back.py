@@ -20,15 +20,13 @@ class SentBack:
     marks: dict[int, int] = field(default_factory=dict)  # by dead letter, the record that says it was sent back
     inputs: dict[int, tuple[str, int]] = field(default_factory=dict)  # by dead letter, the input record
 
-    def observe_input(self, topic: str, end: int) -> Callable[[Record], None]:
-        """Return what takes the records of an input, of which those below `end` are processed."""
+    def observe_input(self, topic: str) -> Callable[[Record], None]:
+        """Return what takes the processed records of an input."""
 
         def observe(record: Record) -> None:
             resend = read_resend(record.headers)
-            if resend is None or record.offset >= end:
-                return
-            if (resend.topic, resend.partition) != (self.topic, self.partition):
-                return  # a dead letter of another application
+            if resend is None or (resend.topic, resend.partition) != (self.topic, self.partition):
+                return  # or a dead letter of another application
             where = f"{resend.topic}[{resend.partition}] offset {resend.offset}"
             before = self.inputs.setdefault(resend.offset, (topic, record.offset))
             if before != (topic, record.offset):

@@ -4,13 +4,12 @@
 application are run again from the first record on, or from a state of the task, and every output must be equal to the
 bit, so that the scores and the models of all learners are compared too. After a difference the comparison continues.
 
-Memory: one task, and `_AHEAD_RECORDS` expected and found records of each output topic.
+Memory: one task, and the lookahead of the comparison of each output topic.
 """
 
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -29,12 +28,10 @@ from stream_app.verify.partition.deleted import Fate, Horizon
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import RerunState, state_of
 from stream_app.verify.second_run.start import Start
-
-_AHEAD_RECORDS = 1_000
-"""A record that is not where it should be is searched for within this many records."""
+from stream_app.verify.sequence_check import SequenceCheck
 
 _MAX_DIFFERENCES = 100
-"""Differences of one topic of one partition that are reported; after this many, it is plainly another log."""
+"""Differences after which a topic of a partition is plainly another log, and is compared no further."""
 
 
 class _Cells(NamedTuple):
@@ -45,106 +42,67 @@ class _Cells(NamedTuple):
     headers: tuple[Header, ...]
 
 
-@dataclass(slots=True)
-class _Topic:
-    """One output topic: the records that were found, and those that a fresh run writes."""
+class _OutputHandler:
+    """Takes what a comparison of whole records finds in one output topic.
 
-    name: str
-    partition: int
-    rows: Iterator[Row]
-    findings: Findings
-    decode: Callable[[bytes | None], object]
-    wanted: deque[_Cells] = field(default_factory=deque)
-    found: deque[Row] = field(default_factory=deque)
-    last: int = -1
-    differences: int = 0
+    Attributes:
+        last: The offset of the newest record that was compared.
+        differences: Number of findings.
+    """
 
-    def expect(self, records: OutputRecords, fate: Fate) -> None:
-        """Add records that a fresh run writes, except deleted ones, and compare as far as the lookahead allows."""
-        if fate == "deleted":
-            return
-        is_kept = fate == "kept"
-        for row, cells in enumerate(zip(records.keys, records.values, strict=True)):
-            wanted = _Cells(*cells, tuple(records.headers.get(row, ())))
-            is_kept = is_kept or (self._look_ahead(1) and _cells(self.found[0]) == wanted)
-            if is_kept:
-                self.wanted.append(wanted)
-        while len(self.wanted) > _AHEAD_RECORDS:
-            self._compare()
+    def __init__(
+        self,
+        name: str,
+        partition: int,
+        findings: Findings,
+        decode: Callable[[bytes | None], object],
+        last: int,
+    ) -> None:
+        self._name = name
+        self._partition = partition
+        self._findings = findings
+        self._decode = decode
+        self.last = last
+        self.differences = 0
 
-    def finish(self, *, running: bool) -> None:
-        """Compare what is left; further records of the topic are newer than the run if the group is at work."""
-        while self.wanted:
-            self._compare()
-        while not running and self._look_ahead(1):
-            row = self.found.popleft()
-            self._off(
-                Code.NOT_WRITTEN_BY_RERUN,
-                row.offset,
-                f"{self._named(_cells(row))} is not among what a fresh run writes",
-            )
+    def key_of_expected(self, expected: _Cells) -> Hashable:
+        """Return the whole record."""
+        return expected
 
-    def _look_ahead(self, count: int) -> bool:
-        """Read until this many records are at hand; say whether there is any."""
-        while len(self.found) < count:
-            row = next(self.rows, None)
-            if row is None:
-                break
-            self.found.append(row)
-        return bool(self.found)
+    def key_of_found(self, found: Row) -> Hashable:
+        """Return the whole record, without its offset and its time in the log."""
+        return _cells(found)
 
-    def _compare(self) -> None:
-        """Compare the next record that a fresh run writes."""
-        self._look_ahead(1)
-        if self.found and _cells(self.found[0]) == self.wanted[0]:
-            self._pass()
-        elif self.differences >= _MAX_DIFFERENCES:
-            self.wanted.popleft()
-            self._pass(wanted=False)
-        else:
-            self._differ()
-
-    def _pass(self, *, wanted: bool = True) -> None:
-        if wanted:
-            self.wanted.popleft()
-        if self.found:
-            self.last = self.found.popleft().offset
-
-    def _differ(self) -> None:
-        """Report a record that is missing, should not be there, or is another one."""
-        self._look_ahead(_AHEAD_RECORDS)
-        expected = self.wanted[0]
-        ahead = next((place for place, row in enumerate(self.found) if _cells(row) == expected), None)
-        here = _cells(self.found[0]) if self.found else None
-        if ahead is not None:
-            for _ in range(ahead):
-                row = self.found.popleft()
-                self._off(
-                    Code.NOT_WRITTEN_BY_RERUN,
-                    row.offset,
-                    f"{self._named(_cells(row))} is not what a fresh run writes here",
-                )
-        elif here is None or here in self.wanted:
-            self._off(
-                Code.MISSING_FROM_TOPIC,
-                None,
-                f"after offset {self.last} a fresh run writes {self._named(expected)}, which is missing",
-            )
-            self.wanted.popleft()
-        else:
+    def on_match(self, expected: _Cells, found: Row) -> None:
+        """Report a record that differs from the one of the same place."""
+        self.last, here = found.offset, _cells(found)
+        if here != expected:
             text = ", ".join(self._differences(here, expected))
-            self._off(
-                Code.NOT_REPRODUCED, self.found[0].offset, f"{self._named(here)} is not that of a fresh run: {text}"
-            )
-            self._pass()
+            self._off(Code.NOT_REPRODUCED, found.offset, f"{self._named(here)} is not that of a fresh run: {text}")
+
+    def on_missing(self, expected: _Cells, previous: Row | None) -> None:
+        """Report a missing record."""
+        after = self.last if previous is None else previous.offset
+        text = f"after offset {after} a fresh run writes {self._named(expected)}, which is missing"
+        self._off(Code.MISSING_FROM_TOPIC, None, text)
+
+    def on_misplaced(self, _: _Cells, found: Row) -> None:
+        """Report a record that comes too early."""
+        text = f"{self._named(_cells(found))} is not what a fresh run writes here"
+        self._off(Code.NOT_WRITTEN_BY_RERUN, found.offset, text)
+
+    def on_unexpected(self, found: Row) -> None:
+        """Report a record that a fresh run does not write."""
+        text = f"{self._named(_cells(found))} is not among what a fresh run writes"
+        self._off(Code.NOT_WRITTEN_BY_RERUN, found.offset, text)
 
     def _off(self, code: Code, offset: int | None, text: str) -> None:
         self.differences += 1
-        self.findings.add(code, self.name, self.partition, offset, text)
+        self._findings.add(code, self._name, self._partition, offset, text)
 
     def _named(self, cells: _Cells) -> str:
         """Name a record by stream, id and learner."""
-        record = self.decode(cells.value)
+        record = self._decode(cells.value)
         names = [f"{name} {getattr(record, name)}" for name in ("stream", "id", "learner") if hasattr(record, name)]
         return f"the record of {', '.join(names)}" if names else "a record"
 
@@ -156,7 +114,7 @@ class _Topic:
                 yield f"{name} {one!r}, not {two!r}"
         if here.value == fresh.value:
             return
-        one, two = self.decode(here.value), self.decode(fresh.value)
+        one, two = self._decode(here.value), self._decode(fresh.value)
         if one is None or type(one) is not type(two) or not is_dataclass(one):
             yield "its bytes are others"
             return
@@ -164,6 +122,19 @@ class _Topic:
             mine, theirs = getattr(one, each.name), getattr(two, each.name)
             if repr(mine) != repr(theirs):
                 yield f"{each.name} {mine}, not {theirs}"
+
+
+class _Comparison(NamedTuple):
+    """The comparison of one output topic, and what takes its results."""
+
+    check: SequenceCheck[_Cells, Row]
+    results: _OutputHandler
+
+    def expect(self, records: OutputRecords, fate: Fate) -> None:
+        """Add the records that a fresh run writes, unless the topic is plainly another log by now."""
+        rows = enumerate(zip(records.keys, records.values, strict=True))
+        if self.results.differences < _MAX_DIFFERENCES:
+            self.check.expect((_Cells(*cells, tuple(records.headers.get(row, ()))) for row, cells in rows), fate)
 
 
 def _cells(row: Row) -> _Cells:
@@ -244,7 +215,7 @@ class Rerun:
         self._outputs = outputs
         self._findings = findings
         self._decode = decode
-        self._topics: dict[str, _Topic] = {}  # empty after a snapshot, until the next commit says where its outputs are
+        self._topics: dict[str, _Comparison] = {}  # empty after a snapshot, until a commit says where its outputs are
         self._task: Task | None = None
         self._digests = [GENESIS, GENESIS]  # of this run, and the recorded one
         self._last: tuple[int, Commit] | None = None
@@ -262,10 +233,8 @@ class Rerun:
         """Begin to read the output topics at these offsets."""
         for name, output in self._outputs.items():
             first = firsts[name]
-            rows = iter(output.rows(first))
-            self._topics[name] = _Topic(
-                output.topic, self._partition, rows, self._findings, self._decode, last=first - 1
-            )
+            results = _OutputHandler(output.topic, self._partition, self._findings, self._decode, first - 1)
+            self._topics[name] = _Comparison(SequenceCheck(output.rows(first), results), results)
 
     def take(self, offset: int, record: Commit | Act) -> None:
         """Process a progress record at this offset."""
@@ -337,12 +306,13 @@ class Rerun:
 
     def output_ends(self) -> Mapping[str, int]:
         """Return, by full name of the output topic, the offset after the last record that was compared."""
-        return {topic.name: topic.last + 1 for topic in self._topics.values()}
+        return {self._outputs[name].topic: topic.results.last + 1 for name, topic in self._topics.items()}
 
     def finish(self, *, running: bool) -> None:
         """Compare what is left after the last progress record."""
         for topic in self._topics.values():
-            topic.finish(running=running or self.stopped is not None)
+            if topic.results.differences < _MAX_DIFFERENCES:
+                topic.check.finish(running=running or self.stopped is not None)
 
     def models(self) -> str | None:
         """Return the SHA-256 of all models, as a worker logs it at a clean stop; None if the run ended early."""

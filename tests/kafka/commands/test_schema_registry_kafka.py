@@ -42,10 +42,10 @@ def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path:
     served = Registry()
     with serving(served) as url:
         app = _app(kafka, prefix, tmp_path, url)
-        settings, manifest = tmp_path / "registry.properties", tmp_path / "manifest.json"
+        settings = tmp_path / "registry.properties"
         settings.write_text(f"url={url}\n", encoding="utf-8")
         where = ("--bootstrap-servers", app.servers, "--topic-prefix", prefix, "--registry-config", str(settings))
-        sent = CliRunner().invoke(cli.main, ["run", f"sine:length={EXAMPLES}", *where, "--manifest", str(manifest)])
+        sent = CliRunner().invoke(cli.main, ["run", f"sine:length={EXAMPLES}", *where])
         assert sent.exit_code == 0, sent.stderr
 
         def predicted(count: int) -> bool:
@@ -73,7 +73,7 @@ def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path:
             assert worker.stop() == 0
         assert app.outputs(0)["dead-letters"] == []
         file = app.file("w")
-        verified = areba(file, "verify", "--manifest", str(manifest))
+        verified = areba(file, "verify")
         assert verified.returncode == 0, verified.stdout + verified.stderr
         newest = areba(file, "tail", "predictions", "--limit", "1")
         assert json.loads(newest.stdout)["value"]["id"] == "new"

@@ -142,7 +142,7 @@ def test_unlabelled_share_keeps_labels_back() -> None:
 
 
 def test_each_fault_is_on_the_topics_as_often_as_the_manifest_says() -> None:
-    """`areba verify` compares the topics with the manifest, so each count and each listed number must be true."""
+    """A reader compares the topics with the manifest, so each count and each listed number must be true."""
     stream = stream_plan("sine:length=3000", faults=ALL_FAULTS, delay=parse_label_delay("exponential:5s"), loops=2)
     sender = ListSender()
     manifest = replay(plan_of(stream), sender, sender.clock)
@@ -303,7 +303,7 @@ def test_progress_is_reported_up_to_the_end() -> None:
 
 
 def test_a_failed_delivery_ends_the_replay() -> None:
-    """Half a stream with a manifest of the complete stream would make `areba verify` report losses."""
+    """Half a stream with a manifest of the complete stream would look like a loss."""
     sender = ListSender(fail_at=100)
     with pytest.raises(DeliveryError, match="not delivered"):
         replay(plan_of(), sender, sender.clock)
