@@ -89,7 +89,8 @@ def draw(
         hspace=0.46,
     )
     learners = list(dict.fromkeys(curve.learner for panel in panels for curve in panel.curves))
-    colours = LearnerColours(methods).all_of(learners)
+    known = LearnerColours(methods)
+    colours = {learner: known.of(learner) for learner in learners}
     flat = [axes[row][column] for row in range(rows) for column in range(columns)]
     for axis, panel in zip(flat, panels, strict=False):
         _draw_panel(axis, panel, colours)

@@ -17,6 +17,7 @@ from pathlib import Path
 from ops import broker as brokers
 from ops import figure
 from ops.demo.conclusion import comparisons, final_table
+from ops.demo.curves import CurveModel
 from ops.demo.interruption import Interruption, interruptible
 from ops.demo.replaying import ReplayThread
 from ops.demo.streams import CONFIGURATION_FILE, configuration, environment, replay_plan
@@ -124,10 +125,11 @@ def _run(console: Terminal, interruption: Interruption, bootstrap_servers: str |
             started = [f"{name} ({connections.workers.start(name)})" for name in WORKERS]
         console.print(f"Workers: {' and '.join(started)}, one consumer group")
         _wait_for_group(console, connections.workers)
-        watcher = Watcher(connections.cluster, config, SystemClock(), CURVE_POINTS)
+        model = CurveModel(config.streams, CURVE_POINTS)
+        watcher = Watcher(connections.cluster, config, SystemClock(), model=model)
         stack.callback(watcher.close)
         watcher.catch_up()
-        view = View(console, watcher, plan)
+        view = View(console, watcher, model, plan)
         sending = ReplayThread(plan, connections.sender, view.note_sent)
         stack.callback(sending.stop)
         stack.callback(interruption.ignore)

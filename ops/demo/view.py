@@ -13,10 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ops import figure
 from ops.demo.conclusion import duration
+from ops.demo.curves import CurveModel
 from ops.demo.streams import STREAMS
 from stream_app.backends.partitioner import partition_of
-from stream_app.monitor.figures import StreamFigures
-from stream_app.monitor.table import figures_table, summary
+from stream_app.monitor.figures import LiveFigures, StreamFigures
+from stream_app.monitor.table import figures_table, share
 from stream_app.monitor.watcher import Watcher
 from stream_app.producers.manifest import Manifest
 from stream_app.producers.plan import Plan
@@ -50,9 +51,10 @@ class Totals:
 class View:
     """The live view: progress bars, messages, and a table row for each stream and learner."""
 
-    def __init__(self, console: Terminal, watcher: Watcher, plan: Plan) -> None:
+    def __init__(self, console: Terminal, watcher: Watcher, model: CurveModel, plan: Plan) -> None:
         self.console = console
         self.watcher = watcher
+        self.model = model
         self.sent = 0
         self.kills: dict[str, int] = {}
         planned = schedule(plan)
@@ -145,7 +147,7 @@ def panels_of(view: View, manifest: Manifest) -> Sequence[figure.Panel]:
     figures = view.figures()
     for stream in manifest.streams:
         learners = figures[stream.stream].learners
-        points = view.watcher.model.curves(stream.stream)
+        points = {metric.learner: view.model.curve(stream.stream, metric.learner) for metric in learners}
         curves = [
             figure.Curve(
                 metric.learner, metric.champion, points[metric.learner].positions, points[metric.learner].gmeans
@@ -166,3 +168,13 @@ def panels_of(view: View, manifest: Manifest) -> Sequence[figure.Panel]:
             )
         )
     return panels
+
+
+def summary(figures: LiveFigures) -> str:
+    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
+    return "; ".join(
+        f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.gmean)}"
+        for stream in figures.streams
+        for learner in stream.learners
+        if learner.champion
+    )

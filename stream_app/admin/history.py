@@ -13,16 +13,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from stream_app.admin.progress.reading import (
-    POLL_RECORDS,
-    POLL_S,
-    READ_TIMEOUT_S,
     last_commit,
     named_snapshots,
     progress_tail,
-    records_of,
 )
 from stream_app.backends.base import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
-from stream_app.backends.reading import finish
+from stream_app.backends.reading import READ_TIMEOUT_S, finish, rows_of
 from stream_app.backends.retention import deleted
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ErrorCode, StateError
@@ -39,6 +35,10 @@ from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.parts import WholeActs
 from stream_app.task_state import TaskState
+
+_POLL_RECORDS = 10_000
+_POLL_S = 0.1
+"""Of the inputs that a rebuilt task processes again."""
 
 _NO_SNAPSHOTS = SnapshotTimes(86_400.0, 86_400.0)
 """Time until the first snapshot: a rebuilt task does not take any."""
@@ -77,11 +77,6 @@ class Rebuilt:
 class History:
     """The commit records of a task, and the states that can be rebuilt from them.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where its topics are.
-        number: Number of the task.
-
     Raises:
         StateError: The task has never committed.
     """
@@ -116,8 +111,8 @@ class History:
         settings: TaskSettings | None = None
         acts: list[Act] = []
         whole_acts = WholeActs()
-        for offset, value in records_of(self._cluster, self._progress):
-            record = codec.decode_one(value or b"")
+        for row in rows_of(self._cluster, self._progress):
+            record, offset = codec.decode_one(row.value or b""), row.offset
             if offset < begin:
                 continue
             settings = known.get(offset, settings)
@@ -186,11 +181,6 @@ class History:
     def rebuild(self, recorded: RecordedCommit, clock: Clock, report: Reporter) -> Rebuilt:
         """Return the task as it was after a commit record.
 
-        Args:
-            recorded: The commit record.
-            clock: Measures deadlines.
-            report: Called while inputs are processed again.
-
         Raises:
             StateError: Inputs that are needed were deleted, or processing them again gives another digest.
             UnknownOutcomeError: The broker did not answer in time.
@@ -236,11 +226,7 @@ def _check_inputs(
 ) -> None:
     """Refuse to wait for inputs that were deleted.
 
-    Args:
-        cluster: Where the inputs are.
-        inputs: The partitions of examples and labels.
-        offsets: The first offsets that are needed.
-        wanted: The offsets up to which they are needed.
+    Both pairs are offsets (examples, labels): what was reached, and what is wanted.
 
     Raises:
         StateError: Records in these ranges were deleted.
@@ -275,7 +261,7 @@ def _drive(
             elif pause is Pause.WAITING and restore.state is TaskState.REPROCESSING:
                 report(restore.position.offsets, wanted)
                 for side, reader in enumerate(readers):
-                    fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None
+                    fetched = reader.poll(_POLL_RECORDS, _POLL_S) if restore.lacks(side) else None
                     if fetched is not None:
                         restore.waiting[side].add(fetched)
                         restore.deadline.restart()

@@ -6,12 +6,9 @@ progress names.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeAlias
-
-import numpy as np
 
 from stream_app.admin.inspection import Input, Inspection, TaskView
 from stream_app.admin.progress.reading import chosen_tasks, last_commit, named_snapshots, progress_of, progress_tail
@@ -22,14 +19,13 @@ from stream_app.backends.base import Clock, Cluster, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.progress import absent_text, partitions_of
 from stream_app.backends.questions import Retention
-from stream_app.backends.reading import Row, finish, read_rows
+from stream_app.backends.reading import Row, columns_of, finish, rows_of
 from stream_app.backends.retention import FOREVER, retention_of
 from stream_app.backends.topics import largest_batch_bytes, problems_of
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.config.settings import Topics
 from stream_app.errors import ErrorCode, StateError, TopicError
-from stream_app.record_columns import RawRecords
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.changelog import load, manifests_of
 from stream_app.recovery.refusals import HINT_SKIP, HINT_STOP, check_topic_ids, progress_lost
@@ -57,12 +53,7 @@ def inspect(
 ) -> Inspection:
     """Inspect tasks of an application.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        tasks: Numbers of the tasks; empty for all tasks.
-        watched: Iterates over the numbers, and may show the progress.
-        clock: Says how old records are.
+    Without `tasks`, all tasks are inspected; `watched` may show the progress.
 
     Raises:
         ConfigurationError: There is no such task.
@@ -332,11 +323,7 @@ class _Need(NamedTuple):
 def _retention_used(cluster: Cluster, topics: Mapping[str, TopicInfo], needs: Iterable[_Need], now_ms: int) -> float:
     """Return the largest share of its retention that the first of the needed records of a partition has used.
 
-    Args:
-        cluster: Where the records are.
-        topics: The topics, with their settings.
-        needs: The needed records; none of them was deleted.
-        now_ms: The time.
+    None of the needed records was deleted.
 
     Raises:
         UnknownOutcomeError: The broker did not answer in time.
@@ -345,17 +332,10 @@ def _retention_used(cluster: Cluster, topics: Mapping[str, TopicInfo], needs: It
     for need in needs:
         kept = Retention.of(topics[need.partition.topic].settings)
         if need.offset < need.end and max(kept) >= 0:
-            records = NeededRecords.of(_columns(_sample(cluster, need)), 0.0)
+            records = NeededRecords.of(columns_of(_sample(cluster, need)), 0.0)
             used = max(used, records.used(kept, need.end, Now(now_ms, 0.0)) if records else 0.0)
     return used
 
 
 def _sample(cluster: Cluster, need: _Need) -> list[Row]:
-    with closing(cluster.reader(need.partition)) as reader:
-        reader.seek(need.offset)
-        return list(islice(read_rows(reader, f"{need.partition.topic}[{need.partition.partition}]"), _SAMPLE_RECORDS))
-
-
-def _columns(rows: list[Row]) -> RawRecords:
-    offsets, times = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
-    return RawRecords.of(offsets, times, [row.key for row in rows], [row.value for row in rows])
+    return list(islice(rows_of(cluster, need.partition, need.offset), _SAMPLE_RECORDS))

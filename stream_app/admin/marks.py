@@ -22,8 +22,9 @@ from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.base import Clock, Cluster, Sender, TopicPartition
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import partitions_of
+from stream_app.backends.reading import READ_TIMEOUT_S, rows_of
 from stream_app.config import Config, or_nearest
-from stream_app.errors import ConfigurationError, ErrorCode, StateError, UnknownOutcomeError
+from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, id_digest
@@ -32,16 +33,11 @@ from stream_app.serialization.wire_format import format_of
 FIRST_LOOK_RECORDS = 100
 """Offsets at the end that are read first to find the last record; control records of transactions use offsets, too."""
 
-POLL_RECORDS = 10_000
-
 MAX_DIGESTS = 4_000
 """Digests of one mark, 256 kB: a task hashes all ids that it keeps once for each mark."""
 
 MARK_BYTES = 40
 """The most bytes of an `erase` mark, besides the stream and the digests."""
-
-READ_TIMEOUT_S = 30.0
-"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
 
 
 class _Resumed(NamedTuple):
@@ -63,14 +59,8 @@ def promote(
 ) -> tuple[TopicPartition, int]:
     """Write the mark that makes a learner the champion of a stream.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where the topics are; they were checked before.
-        sender: Writes the mark; has not written to this partition before.
-        clock: Gives the time of the mark if the partition has no record with a timestamp.
-        stream: Name of the stream.
-        learner: Name of the new champion.
-        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
+    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
+    default partitioner chooses it.
 
     Returns:
         The partition and the offset of the mark.
@@ -90,12 +80,7 @@ def promote(
 def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, stream: str) -> Sequence[_Resumed]:
     """Write the mark that lets a stopped stream continue, in each partition in which the breaker stopped the stream.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where the topics are; they were checked before.
-        sender: Writes the marks; has not written to these partitions before.
-        clock: Gives the time of a mark if the partition has no record with a timestamp.
-        stream: Name of the stream.
+    The topics were checked before, and the sender has not written to these partitions.
 
     Raises:
         StateError: The breaker has not stopped the stream, or progress cannot be read.
@@ -134,14 +119,8 @@ def erase(
 ) -> tuple[TopicPartition, range]:
     """Write the marks that let a task forget examples; each mark has up to `MAX_DIGESTS` digests of ids.
 
-    Args:
-        config: The application's configuration.
-        cluster: Where the topics are; they were checked before.
-        sender: Writes the marks; has not written to this partition before.
-        clock: Gives the time of the marks if the partition has no record with a timestamp.
-        stream: Name of the stream.
-        ids: Ids of the examples.
-        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
+    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
+    default partitioner chooses it.
 
     Returns:
         The partition, and the offsets of the marks, with those of other records between them.
@@ -236,20 +215,5 @@ def _time_ms(cluster: Cluster, clock: Clock, place: TopicPartition, stream: str)
 
 def _last_ms(cluster: Cluster, place: TopicPartition, start: int) -> int | None:
     """Return the last timestamp from an offset on; None if no record there has a timestamp."""
-    reader = cluster.reader(place)
-    last_ms: int | None = None
-    try:
-        reader.seek(start)
-        while True:
-            fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
-            if fetched is None:
-                raise UnknownOutcomeError(
-                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
-                )
-            times = fetched.records.timestamps
-            if (times > 0).any():
-                last_ms = int(times[times > 0][-1])
-            if fetched.at_end:
-                return last_ms
-    finally:
-        reader.close()
+    times_ms = [row.timestamp_ms for row in rows_of(cluster, place, start) if row.timestamp_ms > 0]
+    return times_ms[-1] if times_ms else None

@@ -2,25 +2,25 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from rich.progress import Progress
 
 from stream_app.admin.dead_letters.buried_examples import BuriedExamples
 from stream_app.admin.history import History, Rebuilt, RecordedCommit, Reporter
-from stream_app.admin.progress.reading import POLL_S, READ_TIMEOUT_S, records_of, since_last_commit
+from stream_app.admin.progress.reading import since_last_commit
 from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.following import FollowableCluster
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import absent_text, partitions_of
-from stream_app.backends.reading import read_rows
+from stream_app.backends.reading import columns_of, rows_of
 from stream_app.backends.retention import deleted, deleted_text
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
-from stream_app.live.buffers import NO_RECORDS, WaitingRecords
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Act, Commit, Example, Mark, MarkKind, Outcome, Prediction
@@ -200,11 +200,7 @@ class DeadExampleError(Exception):
 def explain(application: Application, stream: str, id_: str, task: int | None) -> _Explanation:
     """Predict an example again with the state that the task had when it first predicted the example.
 
-    Args:
-        application: The application.
-        stream: Name of the example's stream.
-        id_: Id of the example.
-        task: Number of its task; None if the name of the stream decides.
+    Without a `task`, the name of the stream decides.
 
     Raises:
         ConfigurationError: There is no such stream.
@@ -252,16 +248,15 @@ def _find_example(
     wanted, name, digest = id_.encode(), stream.encode(), id_digest(stream, id_).encode()
     is_known = stream in application.config.streams
     where = f"{partition.topic}[{partition.partition}]"
-    with closing(application.cluster.reader(partition)) as reader:
-        for row in read_rows(reader, where):
-            is_known = is_known or (row.value is not None and name in row.value)
-            if row.value and (wanted in row.value or digest in row.value):  # most values need not be decoded
-                record = _decoded(row.value, application)
-                if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
-                    erased = row.offset
-                elif isinstance(record, Example) and (record.stream, record.id) == (stream, id_) and found is None:
-                    problem = buried.problem(row)
-                    found = (record, row.offset) if problem is None else None
+    for row in rows_of(application.cluster, partition):
+        is_known = is_known or (row.value is not None and name in row.value)
+        if row.value and (wanted in row.value or digest in row.value):  # most values need not be decoded
+            record = _decoded(row.value, application)
+            if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
+                erased = row.offset
+            elif isinstance(record, Example) and (record.stream, record.id) == (stream, id_) and found is None:
+                problem = buried.problem(row)
+                found = (record, row.offset) if problem is None else None
     if found is not None:
         return *found, erased
     if problem is not None:
@@ -328,37 +323,19 @@ def _batch(application: Application, history: History, recorded: RecordedCommit)
 
 
 def _range(application: Application, partition: TopicPartition, start: int, end: int) -> RawRecords:
-    if start == end:
-        return NO_RECORDS
-    reader = application.cluster.reader(partition)
-    waiting = WaitingRecords()
-    deadline_s = application.clock.monotonic_s() + READ_TIMEOUT_S
-    try:
-        reader.seek(start)
-        while (rows := waiting.rows_below(end)) is None:
-            fetched = reader.poll(end - start, POLL_S)
-            if fetched is not None:
-                waiting.add(fetched)
-            elif application.clock.monotonic_s() > deadline_s:
-                raise StateError(
-                    f"{partition.topic}[{partition.partition}] offset {end - 1} was not delivered in time; try again",
-                    ErrorCode.NO_RECORDS,
-                )
-    finally:
-        reader.close()
+    rows = rows_of(application.cluster, partition, start) if start < end else ()
+    records = columns_of(list(takewhile(lambda row: row.offset < end, rows)))
     low = application.cluster.watermarks(partition).low
-    if start < low:
+    if start < low and start < end:
         raise deleted(partition, low, start, "without these inputs, the batch of the example cannot be processed again")
-    return waiting.take(rows)
+    return records
 
 
 def _of_id(application: Application, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
     """Yield the predictions or outcomes of an example; none is older than the commit that processed the example."""
     wanted = id_.encode()
-    for _, value in records_of(
-        application.cluster, partition, max(start, application.cluster.watermarks(partition).low)
-    ):
-        if value and wanted in value:
-            record = _decoded(value, application)
+    for row in rows_of(application.cluster, partition, max(start, application.cluster.watermarks(partition).low)):
+        if row.value and wanted in row.value:
+            record = _decoded(row.value, application)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
                 yield record

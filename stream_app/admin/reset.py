@@ -22,11 +22,7 @@ from stream_app.records import RESET, Act
 def reset(application: Application, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
     """Let a stream start again; yield lines that say what happens to its pending examples and waiting labels.
 
-    Args:
-        application: The application.
-        stream: Name of the stream.
-        task: Number of its task; None if the name of the stream decides.
-        dry_run: Whether to only yield the lines.
+    Without a `task`, the name of the stream decides. A dry run only yields the lines.
 
     Raises:
         ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.

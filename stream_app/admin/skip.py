@@ -23,10 +23,8 @@ from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
 def skip(application: Application, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
     """Let tasks continue without the inputs that were deleted; yield a line for each task.
 
-    Args:
-        application: The application.
-        tasks: Numbers of the tasks; empty for all tasks. Tasks that can be restored are not changed.
-        dry_run: Whether to only say what would be lost.
+    Without `tasks`, all tasks are looked at; those that can be restored are not changed. A dry run only says what would
+    be lost.
 
     Raises:
         ConfigurationError: There is no such task.

@@ -1,12 +1,11 @@
 """What stands still: inputs that an open transaction holds back, tasks that commit nothing although records wait."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 from stream_app.admin.inspection import TaskView
 from stream_app.backends.base import Clock, Cluster, TopicPartition
 from stream_app.backends.held_back import open_ends, unmoved
-from stream_app.backends.reading import read_rows
+from stream_app.backends.reading import rows_of
 from stream_app.config import Config
 from stream_app.task_state import TaskState
 
@@ -21,12 +20,6 @@ def standing_still(cluster: Cluster, config: Config, views: Sequence[TaskView], 
     """Return the views with what holds their inputs back, and for how long they have committed nothing.
 
     Takes `WATCH_S` if there is anything to watch.
-
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        views: The tasks.
-        clock: Measures the time, and says how old commits are.
 
     Raises:
         UnknownOutcomeError: The broker did not answer in time.
@@ -52,7 +45,5 @@ def _quiet_ms(cluster: Cluster, config: Config, view: TaskView, now_ms: int) -> 
         return 0
     progress = TopicPartition(config.topics.progress, view.task)
     low, high = cluster.watermarks(progress)
-    with closing(cluster.reader(progress)) as reader:
-        reader.seek(max(low, high - TAIL_RECORDS))
-        times_ms = [row.log_time_ms for row in read_rows(reader, f"{progress.topic}[{progress.partition}]")]
+    times_ms = [row.log_time_ms for row in rows_of(cluster, progress, max(low, high - TAIL_RECORDS))]
     return now_ms - max(times_ms) if times_ms else 0

@@ -87,11 +87,7 @@ _LOG_READER = "read single partitions: Kafka's client looks up the coordinator o
 def acl_entries(config: Config, role: Role, principal: str, group: str | None = None) -> tuple[AclEntry, ...]:
     """Return what a principal needs for its role.
 
-    Args:
-        config: The application's configuration.
-        role: The role.
-        principal: The principal as the broker knows it, such as `User:areba`.
-        group: The consumer group of a subscriber; None: `<application.id>-subscribers`. Other roles have no use for it.
+    `group` is the consumer group of a subscriber; by default `<application.id>-subscribers`.
     """
     grants = _Grants(principal)
     if role is Role.WORKER:
@@ -184,10 +180,7 @@ def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
 def commands(entries: Sequence[AclEntry], bootstrap_servers: str, client_file: str | None = None) -> list[str]:
     """Return one command line for each resource, quoted for a shell.
 
-    Args:
-        entries: The permissions.
-        bootstrap_servers: Addresses of brokers.
-        client_file: A file with settings of the administrator's Java client (`--command-config`); None: without.
+    `client_file` has settings of the administrator's Java client (`--command-config`).
     """
     operations: dict[tuple[str, Resource, str, Pattern], list[str]] = {}
     for entry in entries:

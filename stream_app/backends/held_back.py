@@ -39,12 +39,7 @@ def held_text(place: TopicPartition, ends: Ends) -> str:
 def unmoved(
     looks: Sequence[Callable[[], Mapping[TopicPartition, int]]], clock: Clock
 ) -> Sequence[Mapping[TopicPartition, int]]:
-    """Return of each look the offsets that stay the same for `WATCH_S`; takes no time if there are none.
-
-    Args:
-        looks: Each returns the offsets that it is to watch.
-        clock: Measures the time.
-    """
+    """Return of each look the offsets that stay the same for `WATCH_S`; takes no time if there are none."""
     found = [look() for look in looks]
     until_s = clock.monotonic_s() + WATCH_S
     while any(found) and clock.monotonic_s() < until_s:

@@ -73,12 +73,7 @@ class Misplaced(NamedTuple):
 
 
 class Placement:
-    """A counter of the records of one task that belong to other partitions. Each stream's key is hashed once.
-
-    Args:
-        partition: The task's number.
-        partitions: The number of tasks.
-    """
+    """A counter of the records of one task that belong to other partitions. Each stream's key is hashed once."""
 
     def __init__(self, partition: int, partitions: int) -> None:
         self._partition = partition

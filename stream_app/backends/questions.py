@@ -56,10 +56,6 @@ class Question(Generic[Asked, Answer]):
 
     The answer describes the cluster at a time between the first call of `answer` and the call that returns the answer.
     Whoever asks must discard the question once such an answer would be too old.
-
-    Args:
-        cluster: The cluster.
-        question: What to ask; see `Cluster.ask`.
     """
 
     def __init__(self, cluster: Asked, question: Callable[[Asked], Answer]) -> None:

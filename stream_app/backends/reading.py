@@ -5,9 +5,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from stream_app.backends.base import Cluster, Fetched, LogReader, TopicPartition
 from stream_app.errors import UnknownOutcomeError
-from stream_app.record_columns import log_time_ms
+from stream_app.record_columns import RawRecords, log_time_ms
 from stream_app.records import Header
 
 READ_TIMEOUT_S = 30.0
@@ -71,6 +73,25 @@ def read_rows(reader: LogReader, where: str, *, to_end: bool = True) -> Iterator
             yield Row(offset, timestamp_ms, key, value, records.headers.get(place, ()))
         if fetched.at_end and to_end:
             return
+
+
+def rows_of(cluster: Cluster, place: TopicPartition, first: int = 0, *, to_end: bool = True) -> Iterator[Row]:
+    """Yield the records of a partition from an offset on; see `read_rows`."""
+    with closing(cluster.reader(place)) as reader:
+        if first:
+            reader.seek(first)
+        yield from read_rows(reader, f"{place.topic}[{place.partition}]", to_end=to_end)
+
+
+def columns_of(rows: Sequence[Row]) -> RawRecords:
+    """Return records of one partition in columns."""
+    return RawRecords.of(
+        np.array([row.offset for row in rows], np.int64),
+        np.array([row.timestamp_ms for row in rows], np.int64),
+        [row.key for row in rows],
+        [row.value for row in rows],
+        {number: row.headers for number, row in enumerate(rows) if row.headers},
+    )
 
 
 def read_in_steps(reader: LogReader, start: int, end: int, take: Take) -> Generator[bool, None, None]:

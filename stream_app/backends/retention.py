@@ -176,12 +176,7 @@ def differences(inputs: Iterable[TopicInfo], times: _InputTimes) -> Iterator[str
 def age_risk(place: TopicPartition, offset: int, time_ms: int, now_ms: int, kept_ms: int) -> Risk | None:
     """Return a line if a record that nobody has read is near its deletion; None if it is not.
 
-    Args:
-        place: Its partition.
-        offset: Its offset.
-        time_ms: Its event time.
-        now_ms: The time.
-        kept_ms: The retention of its topic.
+    `kept_ms` is the retention of its topic.
     """
     age_ms = now_ms - time_ms
     if kept_ms == FOREVER or age_ms <= CLOSE_SHARE * kept_ms:
@@ -207,10 +202,7 @@ def refused_time_text(place: str, time_ms: int) -> str:
 def deleted_text(place: TopicPartition, low: int, needed: int) -> str:
     """Return the line with which every tool says that records which it needs were deleted.
 
-    Args:
-        place: The partition.
-        low: The first offset that is left.
-        needed: The first offset that is needed.
+    `low` is the first offset that is left, `needed` the first that is needed.
     """
     return f"{place.topic}[{place.partition}]: offsets {needed} to {low - 1} were deleted (retention)"
 

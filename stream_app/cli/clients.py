@@ -76,9 +76,7 @@ def try_consumer(config: Config) -> None:
 def with_source(line: str, path: Path | None) -> str:
     """Return a line about a wrong setting of a client, preceded by the setting and the place that sets it.
 
-    Args:
-        line: The line, as `create_client` makes it; another line is returned as it is.
-        path: The configuration file.
+    A line that `create_client` has not made is returned as it is.
     """
     if not line.startswith(CLIENT_PROBLEM):
         return line

@@ -65,12 +65,7 @@ def restart_process(
 ) -> None:
     """Replace this process by a new one that runs `areba run` with the same arguments.
 
-    Args:
-        arguments: The configuration file, and further options of `areba run`.
-        restarts: The earlier restarts.
-        max_restarts: How many restarts by errors are allowed within an hour.
-        should_stop: Says whether the process was asked to stop; asked during the pause.
-        error: The reason for the restart.
+    At most `max_restarts` restarts by errors are allowed within an hour.
 
     Raises:
         RestartNeededError: The given error: the process has restarted too often, or was asked to stop.

@@ -54,12 +54,8 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     """Compare two configurations of a running application.
 
     Earlier outputs stay reproducible, since the progress topic records each change of the settings. A change is refused
-    when the existing state would not fit the new settings.
-
-    Args:
-        old: The settings in force.
-        new: The settings of the file.
-        running: The streams that have state, by name; all settings of other streams may change.
+    when the existing state would not fit the new settings. `old` are the settings in force; all settings of streams
+    that are not `running` may change.
     """
     taken = [f"streams.{name}: is new" for name in new.streams if name not in old.streams]
     refused = [f"streams.{name}: was removed: {_REMEDY}" for name in old.streams if name not in new.streams]

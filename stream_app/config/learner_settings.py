@@ -112,10 +112,9 @@ class LearnerSettings(Settings):
 
     @field_validator("method")
     @classmethod
-    def _known(cls, method: str, info: ValidationInfo) -> str:
-        methods: tuple[str, ...] = (info.context or {}).get("methods", METHODS)
-        if method not in methods and not is_own(method):
-            raise ValueError(f"there is no method {method!r}{or_nearest(method, methods)}")
+    def _known(cls, method: str) -> str:
+        if method not in METHODS and not is_own(method):
+            raise ValueError(f"there is no method {method!r}{or_nearest(method, METHODS)}")
         return method
 
     @field_validator("*")

@@ -54,19 +54,18 @@ class Effective(NamedTuple):
     source: str
 
 
-def load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, ...] = METHODS) -> Config:
+def load(path: Path | None, environment: Mapping[str, str]) -> Config:
     """Read the file, apply the settings of the environment over it, and validate the result.
 
     Args:
         path: The YAML file; None takes the defaults.
         environment: Variables; those whose names do not look like settings are ignored.
-        methods: Names of the learning methods that exist.
 
     Raises:
         ConfigurationError: Settings are wrong: one line for each of them, all at once. Or the file cannot be read or
             is not YAML: one line.
     """
-    return _load(path, environment, methods)[0]
+    return _load(path, environment)[0]
 
 
 def effective(path: Path | None, environment: Mapping[str, str]) -> list[Effective]:
@@ -74,7 +73,7 @@ def effective(path: Path | None, environment: Mapping[str, str]) -> list[Effecti
 
     What a stream does not override is left out: there the settings of `learners` hold.
     """
-    config, document = _load(path, environment, METHODS)
+    config, document = _load(path, environment)
     leaves = _leaves(redact(config.model_dump(mode="json")), ())
     found = (Effective(dotted(key), value, document.source(key) or DEFAULT) for key, value in leaves)
     return [one for one in found if not (one.setting.startswith("streams.") and one.source == DEFAULT)]
@@ -89,39 +88,38 @@ def _leaves(data: Mapping[str, Any], path: SettingPath) -> Iterator[tuple[Settin
             yield (*path, name), value
 
 
-def _load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, ...]) -> tuple[Config, Document]:
+def _load(path: Path | None, environment: Mapping[str, str]) -> tuple[Config, Document]:
     document = Document(path)
     if path is not None:
         read_file(document, path)
     _read_environment(document, environment)
-    config = _validated(document, methods)
+    config = _validated(document)
     if config is None or document.faults:
         raise ConfigurationError(document.lines())
     return config, document
 
 
-def _validated(document: Document, methods: tuple[str, ...]) -> Config | None:
+def _validated(document: Document) -> Config | None:
     """Validate the document, and return None after adding its faults.
 
     Wrong settings are removed and the rest is validated again, so that conflicts between settings are found as well.
     """
-    context = {"methods": methods}
     try:
-        return Config.model_validate(document.data, context=context)
+        return Config.model_validate(document.data)
     except ValidationError as error:
         _explain(document, error)
         for details in error.errors(include_url=False):
-            _remove(document.data, tuple(map(str, details["loc"])), methods)
+            _remove(document.data, tuple(map(str, details["loc"])))
     if not document.data.get("learners"):
         document.data.pop("learners", None)
     try:
-        Config.model_validate(document.data, context=context)
+        Config.model_validate(document.data)
     except ValidationError as error:
         _explain(document, error)
     return None
 
 
-def _remove(data: dict[str, Any], path: SettingPath, methods: tuple[str, ...]) -> None:
+def _remove(data: dict[str, Any], path: SettingPath) -> None:
     """Remove a wrong setting; a wrong method is replaced by a right one, since learners need one."""
     here = data
     for name in path[:-1]:
@@ -131,7 +129,7 @@ def _remove(data: dict[str, Any], path: SettingPath, methods: tuple[str, ...]) -
             return
         here = below
     if path and path[-1] == "method":
-        here["method"] = methods[0]
+        here["method"] = METHODS[0]
     elif path:
         here.pop(path[-1], None)
 

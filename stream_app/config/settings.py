@@ -212,7 +212,7 @@ class ConflictsError(ValueError):
 
 
 class Config(Settings):
-    """The whole configuration of one process; its `repr` and `redacted()` show no secret.
+    """The whole configuration of one process; its `repr` shows no secret.
 
     Attributes:
         application: See `ApplicationSettings`.
@@ -332,16 +332,12 @@ class Config(Settings):
             name: stream.learners.get(name, none).applied_to(stream.applied_to(settings))
             for name, settings in self.learners.items()
         }
-        # The parts are valid already; and a method that was passed to `load` is not known here.
+        # The parts are valid already.
         return StreamSettings.model_construct(
             features=stream.features,
             champion=stream.champion or next(iter(self.learners)),
             learners=MappingProxyType(learners),
         )
-
-    def redacted(self) -> dict[str, Any]:
-        """Return plain data for logs, with stars for secrets."""
-        return redact(self.model_dump(mode="json", exclude_none=True))
 
 
 def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflict]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
-from stream_app.config.learner_settings import METHODS, LearnerSettings
+from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.messages import first_line
 from stream_app.config.values import (
     DAY_MS,
@@ -205,13 +205,13 @@ class TaskSettings(Settings):
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str, methods: tuple[str, ...] = METHODS) -> Self:
+    def from_json(cls, text: str) -> Self:
         """Read the settings from text that `to_json` wrote.
 
         Raises:
             StateError: The text is damaged, or names a setting or method that this version does not have.
         """
         try:
-            return cls.model_validate(json.loads(text), context={"methods": methods})
+            return cls.model_validate(json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise StateError(f"the stored configuration cannot be read: {first_line(error)}") from error

@@ -48,13 +48,8 @@ class Published:
 class Feed:
     """Follows an application, and publishes documents about it.
 
-    One thread calls `step` or `run`; all other methods may be called by other threads.
-
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        clock: Measures rates.
-        drifts: Known drifts of each stream, as the number of its examples before the drift.
+    One thread calls `step` or `run`; all other methods may be called by other threads. `drifts` are known drifts of
+    each stream, as the number of its examples before the drift.
 
     Raises:
         TopicError: A topic does not exist, or the broker refuses to let us read it.

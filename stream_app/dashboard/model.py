@@ -88,9 +88,7 @@ class _StreamHistory:
 class DashboardModel(LiveModel):
     """The figures of an application, and their history.
 
-    Args:
-        streams: Names of the streams that are known already.
-        drifts: Known drifts of each stream, as the number of its examples before the drift.
+    `drifts` are known drifts of each stream, as the number of its examples before the drift.
     """
 
     def __init__(self, streams: Iterable[str] = (), drifts: Mapping[str, Sequence[int]] = MappingProxyType({})) -> None:

@@ -20,9 +20,7 @@ def gaps(times: Sequence[float | None]) -> list[int]:
 class Series:
     """Rows of numbers; every second row is dropped whenever there are too many.
 
-    Args:
-        columns: How many numbers a row has.
-        max_points: Most rows that are kept, besides the newest.
+    It keeps at most `max_points` rows, and the newest.
     """
 
     def __init__(self, columns: int, max_points: int) -> None:

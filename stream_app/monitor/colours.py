@@ -1,6 +1,6 @@
 """The colour of each method, the same on the dashboard and in the figures of the study."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from stream_app.config import METHOD_FACTS
@@ -39,10 +39,6 @@ class LearnerColours:
         if len(self._colours) < _MAX_LEARNER_NAMES:
             self._colours[learner] = colour
         return colour
-
-    def all_of(self, learners: Iterable[str]) -> dict[str, str]:
-        """Return the colours of these learners."""
-        return {learner: self.of(learner) for learner in learners}
 
 
 _MAX_LEARNER_NAMES = 256

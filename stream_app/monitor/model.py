@@ -4,12 +4,11 @@ Times are given: event time in milliseconds, and the moments of updates in secon
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.monitor.figures import LiveFigures, StreamFigures
-from stream_app.monitor.history import Curve
 from stream_app.records import Act, Commit, Metric, Outcome, OutcomeKind, Prediction
 
 MAX_STREAMS = 1_000
@@ -89,7 +88,6 @@ class _Stream:
 
     task: int | None = None
     learners: dict[str, Metric] = field(default_factory=dict)
-    curves: dict[str, Curve] = field(default_factory=dict)
     metrics: int = 0
     numbers: dict[str, int] = field(default_factory=dict)  # of the newest metric of each learner
     joined: _Rate = field(default_factory=_Rate)
@@ -103,7 +101,6 @@ class _Stream:
         self.numbers[metric.learner] = self.metrics
         for name in [name for name, number in self.numbers.items() if self.metrics - number > 2 * len(self.numbers)]:
             del self.learners[name], self.numbers[name]
-            self.curves.pop(name, None)
         self.learners[metric.learner] = metric
 
 
@@ -116,12 +113,10 @@ class LiveModel:
     Args:
         streams: Names of the streams that are known already.
         max_streams: How many streams are kept.
-        max_points: How many points are kept of the curve of each learner.
     """
 
-    def __init__(self, streams: Iterable[str] = (), max_streams: int = MAX_STREAMS, max_points: int = 0) -> None:
+    def __init__(self, streams: Iterable[str] = (), max_streams: int = MAX_STREAMS) -> None:
         self._max_streams = max_streams
-        self._max_points = max_points
         self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
         self._has_older_dead_letters = False
         self._ticks = _Ticks()
@@ -169,8 +164,6 @@ class LiveModel:
         known = self._add_output(metric.stream, task)
         if known is not None:
             known.add_metric(metric)
-            if self._max_points:
-                known.curves.setdefault(metric.learner, Curve(self._max_points)).add(metric)
 
     def add_dead_letter(self, stream: str, reason: str, task: int) -> None:
         """Add a dead letter; `stream` is what its key says."""
@@ -204,11 +197,6 @@ class LiveModel:
     def is_stopped(self, stream: str) -> bool:
         """Say whether the breaker has stopped a stream."""
         return any(stream in commit.stops for commit in self._commits.values())
-
-    def curves(self, stream: str) -> Mapping[str, Curve]:
-        """Return the curve of each learner of a stream, in the order of their first metrics."""
-        known = self._streams.get(stream)
-        return {} if known is None else known.curves
 
     def figures(self, problems: Iterable[str] = ()) -> LiveFigures:
         """Return all figures as of the newest tick; `problems` are lines about what cannot be read."""

@@ -40,10 +40,7 @@ def count(number: float | None) -> str:
 def figures_table(figures: LiveFigures, title: str, lines: int | None = None) -> Group:
     """Return the table, and a line below it for everything that the table does not show.
 
-    Args:
-        figures: What to show.
-        title: The line above the table.
-        lines: Lines of the terminal, in which streams that do not fit are left out; None: all are shown.
+    Streams that do not fit into the `lines` of the terminal are left out; None: all are shown.
     """
     notes = figures.notes()
     shown = list(_fitting(figures.streams, None if lines is None else lines - LINES_AROUND - len(notes)))
@@ -84,13 +81,3 @@ def _metric_cells(metric: Metric | None) -> tuple[str, ...]:
     name = f"{metric.learner} *" if metric.champion else metric.learner
     shares = map(share, (metric.gmean, metric.recall, metric.specificity))
     return (name, *shares, count(metric.changes))
-
-
-def summary(figures: LiveFigures) -> str:
-    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
-    return "; ".join(
-        f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.gmean)}"
-        for stream in figures.streams
-        for learner in stream.learners
-        if learner.champion
-    )

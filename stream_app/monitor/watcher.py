@@ -51,7 +51,6 @@ class Watcher:
         cluster: Where the topics are.
         config: The application's configuration.
         clock: Measures rates.
-        max_points: How many points the model keeps of each learner's curve.
         model: What reads into it; by default a new one.
         tails: By kind of topic, how many records at the end of each partition are read first.
 
@@ -69,7 +68,6 @@ class Watcher:
         cluster: FollowableCluster,
         config: Config,
         clock: Clock,
-        max_points: int = 0,
         *,
         model: LiveModel | None = None,
         tails: Mapping[str, int] = TAILS,
@@ -79,7 +77,7 @@ class Watcher:
         self._wire_format = format_of(config.serialization)
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
         self._tails = tails
-        self.model = LiveModel(config.streams, max_points=max_points) if model is None else model
+        self.model = LiveModel(config.streams) if model is None else model
         found = cluster.topics(self._kinds)
         missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
         if missing:

@@ -15,7 +15,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.reading import Row, rows_of
 from stream_app.backends.retention import FOREVER
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
@@ -196,7 +196,7 @@ class InProcess:
 
     def rows(self, topic: str) -> Iterator[Row]:
         """Yield all committed records of a topic as they are on the log."""
-        yield from read_rows(self._cluster.reader(TopicPartition(topic, 0)), topic)
+        yield from rows_of(self._cluster, TopicPartition(topic, 0))
 
     def _outputs(self, topic: str, kind: type[Output]) -> list[Output]:
         records = (decode_one(row.value or b"", self._wire_format) for row in self.rows(topic))

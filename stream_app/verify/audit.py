@@ -50,15 +50,6 @@ NOTHING_DELETED: Mapping[str, Fate] = MappingProxyType({})
 class PartitionAudit:
     """The audit of one task.
 
-    Args:
-        partition: Number of the task.
-        names: Names of the topics.
-        settings: Settings of the task until the first configuration is applied.
-        predictions: The predictions of the partition, in offset order.
-        outcomes: Its outcomes.
-        dead_letters: Its dead letters.
-        findings: Where findings are added.
-
     Attributes:
         restarts: When figures began again.
         corrections: By the offset of each label that corrects a joined example, the offset of the example.
@@ -124,10 +115,7 @@ class PartitionAudit:
     ) -> None:
         """Process the records of the next range, and compare their outputs with the published outputs.
 
-        Args:
-            examples: The examples of the range.
-            labels: Its labels.
-            fates: Which of its outputs were deleted, by output topic; a topic that is not there keeps all.
+        A topic without a fate keeps all outputs.
         """
         reference = self._reference
         causes: list[Record] = []

@@ -22,13 +22,8 @@ class ProgressStep(NamedTuple):
 class ProgressCheck:
     """The progress records of one task up to its last commit, and the acts after it.
 
-    Args:
-        topic: Full name of the progress topic.
-        inputs: Full names of the inputs.
-        partition: Number of the task.
-        last: The last commit when the check began; None before the first commit.
-        findings: Where findings are added.
-        start: The commit record after which the check begins; None to begin with the first record.
+    It begins after the commit record `start`, or with the first record, and ends at `last`, the last commit when it
+    began.
     """
 
     def __init__(

@@ -43,12 +43,7 @@ class Handler(Protocol[Expected_contra, Found_contra]):
 
 
 class SequenceCheck(Generic[Expected, Found]):
-    """The comparison of one topic.
-
-    Args:
-        found: The records of the topic, read as they are needed.
-        handler: What takes the results.
-    """
+    """The comparison of one topic."""
 
     def __init__(self, found: Iterable[Found], handler: Handler[Expected, Found]) -> None:
         self._rows: Iterator[Found] = iter(found)

@@ -53,12 +53,7 @@ Decoded = TypeVar("Decoded")
 class PartitionReader:
     """The topics of one partition.
 
-    Args:
-        cluster: Where the topics are.
-        partition: The partition.
-        findings: Where records that cannot be decoded are reported.
-        stack: Closes the readers.
-        settings: The settings of the file: they have the format of the outputs.
+    The settings are those of the file, which have the format of the outputs.
 
     Attributes:
         written: Number of output records that were read, by topic.
@@ -201,10 +196,7 @@ class PartitionReader:
 class InputReader:
     """The records of one input partition, in ranges.
 
-    Args:
-        side: The input.
-        rows: Its records from the first on.
-        observe: Is shown every record, in order.
+    `observe` is shown every record, in order.
     """
 
     def __init__(self, side: Side, rows: Iterator[Row], observe: Callable[[Record], None]) -> None:

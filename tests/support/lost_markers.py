@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 
 from stream_app.backends.base import Clock
-from stream_app.backends.memory.broker import MAX_POLL_INTERVAL_S, EmbeddedBroker
+from stream_app.backends.memory.broker import MAX_POLL_INTERVAL_S
 from stream_app.backends.memory.log import LogTransaction, TransactionState
+from tests.support.brokers import AdministeredBroker
 
 
-class MarkerLosingBroker(EmbeddedBroker):
+class MarkerLosingBroker(AdministeredBroker):
     """The in-process log, in which transactions end without markers where the test says so.
 
     Attributes:

@@ -7,7 +7,6 @@ from typing import Any
 from stream_app.admin.models import Application
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
-from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
@@ -27,6 +26,7 @@ from stream_app.task_state import TaskState
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
+from tests.support.brokers import AdministeredBroker
 
 PARTITIONS = 2
 
@@ -56,7 +56,7 @@ class World:
 
     config: Config = field(default_factory=make_config)
     clock: ManualClock = field(default_factory=ManualClock)
-    broker_type: type[EmbeddedBroker] = EmbeddedBroker
+    broker_type: type[AdministeredBroker] = AdministeredBroker
 
     def __post_init__(self) -> None:
         self.broker = self.broker_type(self.clock)
@@ -225,7 +225,7 @@ def world_after(count: int = 20) -> World:
 class FailingTransaction(EmbeddedTransaction):
     """A transaction that fails at the commits that the test chooses."""
 
-    def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
+    def __init__(self, broker: AdministeredBroker, failures: Mapping[int, type[ArebaError]]) -> None:
         super().__init__(broker, "app-w")
         self.commits = 0
         self._failures = failures

@@ -1,7 +1,6 @@
 """Which examples of a partition became dead letters, read from no earlier than necessary."""
 
 import math
-from contextlib import closing
 
 from stream_app.admin.dead_letters.record import read_record
 from stream_app.admin.dead_letters.topic import DeadLettersTopic
@@ -17,11 +16,6 @@ class BuriedExamples:
     The log took an example's dead letter later than the example, whose event time is at most `join.max_clock_lead_ms`
     ahead of the log's clock (the broker refuses a later one). So the broker's index by time says where the dead letter
     can be: reading all of the dead letters would take minutes if there are millions.
-
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        examples: A partition of the examples.
     """
 
     def __init__(self, cluster: FollowableCluster, config: Config, examples: TopicPartition) -> None:
@@ -43,13 +37,11 @@ class BuriedExamples:
         self._since_ms = since_ms
         partition = self._examples.partition
         place = TopicPartition(self._topic.name, partition)
-        with closing(self._topic.open(partition)) as reader:
-            if since_ms > 0:
-                reader.seek(self._cluster.offsets_since([place], since_ms)[place])
-            for row in self._topic.rows(reader, partition):
-                found = read_record(partition, row, self._topic.wire_format)
-                if found is not None and found.dead_letter.topic == self._examples.topic:
-                    letter = found.dead_letter
-                    self._problems[letter.input_offset] = (
-                        f"examples offset {letter.input_offset} became dead letter {found.record_id} ({letter.reason})"
-                    )
+        first = self._cluster.offsets_since([place], since_ms)[place] if since_ms > 0 else 0
+        for row in self._topic.rows(partition, first):
+            found = read_record(partition, row, self._topic.wire_format)
+            if found is not None and found.dead_letter.topic == self._examples.topic:
+                letter = found.dead_letter
+                self._problems[letter.input_offset] = (
+                    f"examples offset {letter.input_offset} became dead letter {found.record_id} ({letter.reason})"
+                )

@@ -3,7 +3,6 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,11 +100,7 @@ class Listing:
 def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: int) -> Listing:
     """List dead letters, reading the selected partitions up to their ends.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        selection: Which dead letters to count.
-        limit: How many dead letters to show at most; all of them are counted.
+    All selected dead letters are counted, and at most `limit` of them are shown.
 
     Raises:
         ConfigurationError: The topic, a selected reason or a selected partition does not exist.
@@ -118,21 +113,20 @@ def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: 
         unsent = UnsentLetters(low)
         if low:
             listing.deleted.append(deleted_text(TopicPartition(topic.name, partition), low, 0))
-        with closing(topic.open(partition)) as reader:
-            for row in topic.rows(reader, partition):
-                offset = read_sent_back(row.headers)
-                if offset is not None:
-                    reason = unsent.remove(offset)
-                    listing.sent_back.update([reason] if reason is not None else [])
-                    if offset in lines:
-                        lines[offset].is_sent_back = True
-                    continue
-                record = read_record(partition, row, topic.wire_format)
-                if record is None or not selection.matches(record):
-                    continue
-                unsent.add(row.offset, record.dead_letter.reason)
-                listing.counts[shown_reason(record.dead_letter.reason)] += 1
-                _keep_newest(newest, lines, line_of(record), limit)
+        for row in topic.rows(partition):
+            offset = read_sent_back(row.headers)
+            if offset is not None:
+                reason = unsent.remove(offset)
+                listing.sent_back.update([reason] if reason is not None else [])
+                if offset in lines:
+                    lines[offset].is_sent_back = True
+                continue
+            record = read_record(partition, row, topic.wire_format)
+            if record is None or not selection.matches(record):
+                continue
+            unsent.add(row.offset, record.dead_letter.reason)
+            listing.counts[shown_reason(record.dead_letter.reason)] += 1
+            _keep_newest(newest, lines, line_of(record), limit)
     listing.lines = sorted(newest)
     return listing
 

@@ -112,16 +112,15 @@ class _Resend:
         """
         unsent = UnsentLetters(self.topic.watermarks(partition)[0])
         named = {known.offset for known in self._selection.record_ids if known.partition == partition}
-        with closing(self.topic.open(partition)) as reader:
-            for row in self.topic.rows(reader, partition):
-                unsent.read_to = row.offset + 1
-                if self._note_sent_back(unsent, row):
-                    continue
-                record = read_record(partition, row, self.topic.wire_format)
-                if record is not None:
-                    named.discard(row.offset)
-                    if self._selection.matches(record):
-                        unsent.add(row.offset, record.dead_letter.reason)
+        for row in self.topic.rows(partition):
+            unsent.read_to = row.offset + 1
+            if self._note_sent_back(unsent, row):
+                continue
+            record = read_record(partition, row, self.topic.wire_format)
+            if record is not None:
+                named.discard(row.offset)
+                if self._selection.matches(record):
+                    unsent.add(row.offset, record.dead_letter.reason)
         if named:
             where = f"{self.topic.name}[{partition}]"
             raise ConfigurationError([f"{where} offset {offset}: no dead letter here" for offset in sorted(named)])
@@ -137,19 +136,16 @@ class _Resend:
 
     def catch_up(self, partition: int, unsent: UnsentLetters, name: str) -> None:
         """Read up to the start record of this run: no open transaction can hide a note before it any more."""
-        with closing(self.topic.open(partition)) as reader:
-            reader.seek(unsent.read_to)
-            for row in self.topic.rows(reader, partition, to_end=False):
-                if read_start(row.headers) == name:
-                    return
-                self._note_sent_back(unsent, row)
+        for row in self.topic.rows(partition, unsent.read_to, to_end=False):
+            if read_start(row.headers) == name:
+                return
+            self._note_sent_back(unsent, row)
 
     def sendings(self, partition: int, unsent: UnsentLetters) -> Generator[_Sending | None]:
         """Yield the unsent dead letters, oldest first: ready to be sent, or None if one cannot be sent."""
         left = len(unsent)
-        with closing(self.topic.open(partition)) as reader, InputRecords(self._cluster, self.topic) as inputs:
-            reader.seek(unsent.first)
-            for row in self.topic.rows(reader, partition):
+        with InputRecords(self._cluster, self.topic) as inputs:
+            for row in self.topic.rows(partition, unsent.first):
                 record = read_record(partition, row, self.topic.wire_format) if row.offset in unsent else None
                 if record is not None:
                     yield self._sending(record, inputs)
@@ -346,9 +342,7 @@ def resend(
 def _batches(sendings: Generator[_Sending | None], limit: int | None) -> Iterator[tuple[Sequence[_Sending], int]]:
     """Yield the records of each transaction, and the number of dead letters that were examined to find them.
 
-    Args:
-        sendings: See `_Resend.sendings`.
-        limit: How many to send at most, in all transactions together.
+    All transactions together have at most `limit` of them.
     """
     batch: list[_Sending] = []
     size = examined = sent = 0

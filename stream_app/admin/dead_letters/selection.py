@@ -51,9 +51,7 @@ class Selection:
     def partitions_of(self, count: int, topic: str) -> list[int]:
         """Return the partitions that have to be read.
 
-        Args:
-            count: Number of partitions of the dead-letters topic.
-            topic: Its name, for error messages.
+        `count` is the number of partitions of the dead-letters topic, `topic` its name.
 
         Raises:
             ConfigurationError: A selected reason or partition does not exist.

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,11 +92,6 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> _Shown
     The rest of its partition is read to find out whether it was sent back. Parts that it left out are read from its
     input.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        record_id: Partition and offset of the dead letter.
-
     Raises:
         ConfigurationError: The topic or partition does not exist, or the record at this offset is not a dead letter.
         StateError: The dead letter was deleted.
@@ -112,16 +106,14 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> _Shown
     if record_id.offset >= high:
         held = f"it has offsets {low} to {high - 1}" if high > low else "it is empty"
         raise ConfigurationError(f"{where} has no offset {record_id.offset}: {held}")
-    with closing(topic.open(record_id.partition)) as reader:
-        reader.seek(record_id.offset)
-        rows = topic.rows(reader, record_id.partition)
-        row = next(rows, None)
-        is_there = row is not None and row.offset == record_id.offset
-        record = read_record(record_id.partition, row, topic.wire_format) if row is not None and is_there else None
-        if record is None:
-            kind = _other_kind(row, record_id)
-            raise ConfigurationError(f"{where} offset {record_id.offset} is not a dead letter: {kind}")
-        sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
+    rows = topic.rows(record_id.partition, record_id.offset)
+    row = next(rows, None)
+    is_there = row is not None and row.offset == record_id.offset
+    record = read_record(record_id.partition, row, topic.wire_format) if row is not None and is_there else None
+    if record is None:
+        kind = _other_kind(row, record_id)
+        raise ConfigurationError(f"{where} offset {record_id.offset} is not a dead letter: {kind}")
+    sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
     with InputRecords(cluster, topic) as inputs:
         record, problem = inputs.completed(record)
     return _ShownLetter(record, topic.name, sent_back, problem)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from stream_app.backends.base import Cluster, LogReader, TopicPartition
+from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.progress import absent_text
-from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.reading import Row, rows_of
 from stream_app.config import Config
 from stream_app.errors import TopicError
 from stream_app.records import REASONS, Reason
@@ -30,13 +30,9 @@ class DeadLettersTopic:
         self.wire_format = format_of(config.serialization)
         self._cluster = cluster
 
-    def open(self, partition: int) -> LogReader:
-        """Return a reader of one partition, which the caller closes."""
-        return self._cluster.reader(TopicPartition(self.name, partition))
-
-    def rows(self, reader: LogReader, partition: int, *, to_end: bool = True) -> Iterator[Row]:
-        """Yield the records of a partition; see `backends.reading.read_rows`."""
-        return read_rows(reader, f"{self.name}[{partition}]", to_end=to_end)
+    def rows(self, partition: int, first: int = 0, *, to_end: bool = True) -> Iterator[Row]:
+        """Yield the records of a partition from an offset on; see `backends.reading.read_rows`."""
+        return rows_of(self._cluster, TopicPartition(self.name, partition), first, to_end=to_end)
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset of a partition, and the offset after its last record."""
@@ -46,10 +42,8 @@ class DeadLettersTopic:
 class UnsentLetters:
     """The selected dead letters of one partition that are not known to have been sent back, with their reasons.
 
-    The reasons are kept in one byte for each offset, so a partition with ten million dead letters takes 10 MB.
-
-    Args:
-        low: First offset of the partition.
+    The reasons are kept in one byte for each offset, so a partition with ten million dead letters takes 10 MB. `low` is
+    the first offset of the partition.
     """
 
     def __init__(self, low: int) -> None:

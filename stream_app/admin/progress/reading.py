@@ -1,52 +1,15 @@
 """Read the partitions of an application to their ends, and the records at the end of a task's progress."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 
-from stream_app.backends.base import Cluster, LogReader, TopicPartition
+from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.progress import absent_text, last_records, partitions_of, progress_record
-from stream_app.backends.reading import finish
+from stream_app.backends.reading import finish, rows_of
 from stream_app.config import Config
-from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeError
+from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Act, Commit
 from stream_app.recovery.changelog import find_snapshots
 from stream_app.snapshot.format import Snapshot
-
-READ_TIMEOUT_S = 30.0
-"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
-
-POLL_RECORDS = 10_000
-
-POLL_S = 0.1
-
-
-@contextmanager
-def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
-    reader = cluster.reader(place)
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
-    """Yield offset and value of every record of a partition from an offset on.
-
-    Raises:
-        UnknownOutcomeError: The broker did not answer in time.
-    """
-    with _reading(cluster, place) as reader:
-        if start:
-            reader.seek(start)
-        at_end = False
-        while not at_end:
-            fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
-            if fetched is None:
-                raise UnknownOutcomeError(
-                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
-                )
-            yield from zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True)
-            at_end = fetched.at_end
 
 
 def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> Iterator[Commit | Act]:
@@ -56,8 +19,8 @@ def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> I
         StateError: A record is not a record of progress.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    for offset, value in records_of(cluster, progress, start):
-        yield progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
+    for row in rows_of(cluster, progress, start):
+        yield progress_record(row.value, f"{progress.topic}[{progress.partition}] offset {row.offset}")
 
 
 def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:

@@ -20,9 +20,9 @@ from itertools import islice
 from typing import TypeVar
 
 from stream_app.admin.models import Application
-from stream_app.admin.progress.reading import READ_TIMEOUT_S, records_of
 from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.progress import last_records, progress_record
+from stream_app.backends.reading import READ_TIMEOUT_S, rows_of
 from stream_app.errors import ErrorCode, FencedError, StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.lost_markers.settle import settle
 from stream_app.lost_markers.sweeps import sweep
@@ -67,9 +67,7 @@ def progress_writer(application: Application, *, dry_run: bool = False) -> Itera
 class ProgressWriter:
     """Writes acts to the progress of tasks.
 
-    Args:
-        application: The application.
-        transaction: An initialised producer with the transactional id of the commands; None for a dry run.
+    Without a transaction, nothing is written (a dry run).
     """
 
     def __init__(self, application: Application, transaction: Transaction | None) -> None:
@@ -167,8 +165,8 @@ class ProgressWriter:
         """Return if what was to be written can be read, whatever answer our client got; else raise the problem."""
         self._stable_end(task)
         end = self._ends[task]  # our records would be there: an equal command writes its id first
-        found = islice(records_of(self._application.cluster, self._progress(task), end), len(values))
-        if list(found) == list(enumerate(values, end)):
+        found = islice(rows_of(self._application.cluster, self._progress(task), end), len(values))
+        if [(row.offset, row.value) for row in found] == list(enumerate(values, end)):
             return
         self.refuse_workers()
         raise problem

@@ -5,13 +5,12 @@ nothing. The key names the stream, and decides its partition.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Any, NamedTuple
 
 from stream_app.admin.problems import Problem, ProblemCode
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.partitioner import misplaced_text, partition_of, split_text
-from stream_app.backends.reading import read_rows
+from stream_app.backends.reading import rows_of
 from stream_app.records import UNKNOWN_STREAM_NAME, stream_of_key
 
 TAIL_RECORDS = 2_000
@@ -96,10 +95,8 @@ def tails_of(cluster: Cluster, topics: Sequence[str], partitions: Iterable[int],
             newest = found.setdefault((topic, partition), {})
             if low == high:
                 continue
-            with closing(cluster.reader(place)) as reader:
-                reader.seek(max(low, high - TAIL_RECORDS))
-                for row in read_rows(reader, f"{topic}[{partition}]"):
-                    stream = stream_of_key(row.key)
-                    if stream != UNKNOWN_STREAM_NAME:
-                        newest[stream] = max(row.timestamp_ms, newest.get(stream, row.timestamp_ms))
+            for row in rows_of(cluster, place, max(low, high - TAIL_RECORDS)):
+                stream = stream_of_key(row.key)
+                if stream != UNKNOWN_STREAM_NAME:
+                    newest[stream] = max(row.timestamp_ms, newest.get(stream, row.timestamp_ms))
     return InputTails(found, tasks)

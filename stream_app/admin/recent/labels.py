@@ -171,11 +171,7 @@ def _metrics(
 def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[Metric], *, are_all: bool) -> LabelFlow:
     """Estimate how the labels of a stream arrive, in the terms of `label_flow.flow_of`.
 
-    Args:
-        times: Event times of the stream's newest examples.
-        ended: Its newest examples that were closed.
-        known: Its newest metrics, newest first.
-        are_all: Whether there are no older examples.
+    `known` are its newest metrics, newest first; `are_all`: there are no older examples.
     """
     newest = ended[-WINDOW:]
     unlabelled = sum(one.outcome == UNLABELLED for one in newest) / len(newest) if len(newest) >= ENOUGH else None

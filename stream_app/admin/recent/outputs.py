@@ -135,12 +135,8 @@ class Recent(NamedTuple):
 def recent(cluster: Cluster, config: Config, task: int, labels_end: int, kept_ms: int) -> Recent:
     """Read the newest records of a task.
 
-    Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        task: Number of the task.
-        labels_end: The offset of its labels after the last commit.
-        kept_ms: The shorter retention of both inputs in milliseconds; negative: no limit.
+    `labels_end` is the offset of its labels after the last commit, `kept_ms` the shorter retention of both inputs
+    (negative: no limit).
 
     Raises:
         UnknownOutcomeError: The broker did not answer in time.
@@ -218,11 +214,7 @@ def _buried(tail: Tail, newest_ms: int) -> tuple[tuple[Buried, ...], bool]:
 def _compared(one: Buried, examples: Tail, outcomes: Tail, newest_ms: int) -> Buried:
     """Say of dead letters with an ordinary reason whether they are more than what the stream accepted of this input.
 
-    Args:
-        one: The dead letters of a stream with one reason.
-        examples: The newest predictions: each accepted example has one of its champion.
-        outcomes: The newest outcomes: each accepted label has one.
-        newest_ms: When the log took the newest of these outputs.
+    `newest_ms` is when the log took the newest of these outputs.
     """
     if one.reason not in ORDINARY or one.records < MANY:
         return one

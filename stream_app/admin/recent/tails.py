@@ -1,11 +1,10 @@
 """The newest records of a partition, decoded."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import NamedTuple
 
 from stream_app.backends.base import Cluster, TopicPartition
-from stream_app.backends.reading import Row, read_rows
+from stream_app.backends.reading import Row, rows_of
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.wire_format import WireFormat
@@ -49,7 +48,5 @@ def tail_of(cluster: Cluster, place: TopicPartition, wire_format: WireFormat, re
     low, high = cluster.watermarks(place)
     if low == high:
         return Tail(place.topic, (), wire_format, is_whole=True)
-    with closing(cluster.reader(place)) as reader:
-        reader.seek(max(low, high - records))
-        rows = list(read_rows(reader, f"{place.topic}[{place.partition}]"))
-        return Tail(place.topic, rows, wire_format, is_whole=high - records <= low)
+    rows = list(rows_of(cluster, place, max(low, high - records)))
+    return Tail(place.topic, rows, wire_format, is_whole=high - records <= low)

@@ -72,13 +72,7 @@ def export(
 ) -> str:
     """Write a learner to a file; return a line for people.
 
-    Args:
-        application: The application.
-        stream: Name of the learner's stream.
-        learner: Name of the learner.
-        path: The file to be written.
-        task: Number of the task; None if the name of the stream decides.
-        at: See `rebuild`.
+    Without a `task`, the name of the stream decides; for `at` see `rebuild`.
 
     Raises:
         ConfigurationError: The task has no such stream, or the stream has no such learner.

@@ -26,11 +26,8 @@ def import_all(
 ) -> Iterator[str]:
     """Let every learner continue from its file of a backup; yield a line for each of them.
 
-    Args:
-        application: The application.
-        folder: A folder of `areba state export --all`.
-        overwrite: Whether models of this application that have a state of their own are replaced.
-        dry_run: Whether to only yield the lines.
+    With `overwrite`, models of this application that have a state of their own are replaced. A dry run only yields the
+    lines.
 
     Raises:
         ConfigurationError: The folder is no backup or has no model, or the configuration has changed in a way that the

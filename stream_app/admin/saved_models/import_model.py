@@ -28,13 +28,8 @@ def import_model(
 ) -> Iterator[str]:
     """Let a learner continue from a file of `areba state export`; yield lines for people.
 
-    Args:
-        application: The application.
-        file: The model file.
-        stream: Name of the learner's stream, which need not be the stream that the state was exported from.
-        learner: Name of the learner; likewise.
-        task: Number of the task; None if the name of the stream decides.
-        dry_run: Whether to only yield the lines.
+    The stream and the learner need not be those that the state was exported from. Without a `task`, the name of the
+    stream decides. A dry run only yields the lines.
 
     Raises:
         ConfigurationError: The configuration has changed in a way that the application cannot take over.
@@ -57,10 +52,6 @@ class Rehearsal:
     """A task to which acts are applied before they are written, so that no act is written that a worker would refuse.
 
     It begins with the newest state of the task, under the settings of the configuration file.
-
-    Args:
-        application: The application.
-        number: Number of the task.
 
     Attributes:
         task: The task after all acts.

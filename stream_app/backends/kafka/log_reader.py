@@ -153,11 +153,7 @@ class KafkaLogReader:
 class KafkaLogFollower:
     """`following.LogFollower` with one consumer for all partitions.
 
-    Args:
-        bootstrap_servers: Addresses of brokers, separated by commas.
-        offsets: Which partitions to follow, and from where.
-        settings: Further settings of librdkafka.
-        group_id: A group that the user may read in; the follower does not join it.
+    It names a group that the user may read in, and does not join it.
     """
 
     def __init__(

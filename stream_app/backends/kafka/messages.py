@@ -89,12 +89,7 @@ def raise_read_error(
 ) -> None:
     """Raise an error after which reading cannot continue; log any other error, which the client retries.
 
-    Args:
-        partition: What was read.
-        error: The error.
-        position: The offset that was to be read.
-        group_id: The group of the reader.
-        is_member: Whether the reader joins the group.
+    `position` is the offset that was to be read.
 
     Raises:
         ConfigurationError: Reading in this group is not permitted.

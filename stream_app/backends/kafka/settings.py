@@ -147,12 +147,7 @@ def callbacks(outages: Outages) -> Callbacks:
 
 
 def merged_settings(bootstrap_servers: str, *layers: Mapping[str, object]) -> dict[str, Any]:
-    """Return the settings of a client: the layers, later ones over earlier ones, and what every client has.
-
-    Args:
-        bootstrap_servers: Addresses of brokers, separated by commas.
-        layers: Settings of librdkafka by name.
-    """
+    """Return the settings of a client: the layers, later ones over earlier ones, and what every client has."""
     merged: dict[str, Any] = {"log.connection.close": False, "reconnect.backoff.max.ms": 1_000}
     for layer in layers:
         merged.update(layer)

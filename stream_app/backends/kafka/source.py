@@ -43,13 +43,8 @@ class KafkaSource:
     """`base.Source` as a member of a consumer group.
 
     Records that the client fetched before `start_at` are never returned: `seek` makes the client discard them, and a
-    batch during which the group was rebalanced is discarded as a whole and read again.
-
-    Args:
-        bootstrap_servers: Addresses of brokers, separated by commas.
-        group_id: The group to join.
-        settings: Further settings of librdkafka.
-        outages: Is informed about lost brokers; clients of one worker share it.
+    batch during which the group was rebalanced is discarded as a whole and read again. `outages` is informed about lost
+    brokers; the clients of one worker share it.
     """
 
     def __init__(

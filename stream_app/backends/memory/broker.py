@@ -19,7 +19,7 @@ from stream_app.backends.memory.log import (
     columns,
     readable_headers,
 )
-from stream_app.backends.retention import TIMES_BEFORE, refused_time_text, retention_of
+from stream_app.backends.retention import TIMES_BEFORE, refused_time_text
 from stream_app.errors import (
     FencedError,
     OffsetGoneError,
@@ -102,42 +102,6 @@ class EmbeddedBroker:
                 for number in range(topic.partitions):
                     self._logs[TopicPartition(topic.name, number)] = PartitionLog()
 
-    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic, as `kafka-configs.sh` does.
-
-        Raises:
-            TopicError: The topic does not exist.
-        """
-        with self.changed:
-            topic = self.topic(name)
-            self._topics[name] = replace(topic, settings={**topic.settings, **settings})
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic that no member reads, with its records and its committed offsets.
-
-        Raises:
-            TopicError: The topic does not exist.
-        """
-        with self.changed:
-            for number in range(self.topic(name).partitions):
-                del self._logs[TopicPartition(name, number)]
-            del self._topics[name]
-            self.groups.topic_deleted(name)
-
-    def grow_topic(self, name: str, partitions: int) -> None:
-        """Raise the number of partitions of a topic; groups that read it are rebalanced.
-
-        Raises:
-            TopicError: The topic does not exist.
-        """
-        with self.changed:
-            topic = self.topic(name)
-            for number in range(topic.partitions, partitions):
-                self._logs[TopicPartition(name, number)] = PartitionLog()
-            self._topics[name] = replace(topic, partitions=partitions)
-            self.groups.topic_grew(name)
-            self.changed.notify_all()
-
     def topic(self, name: str) -> TopicInfo:
         """Return the topic of this name.
 
@@ -172,19 +136,6 @@ class EmbeddedBroker:
         """Delete the records below this offset, as retention does."""
         with self.changed:
             self._log(partition).delete_before(offset)
-
-    def retain(self) -> None:
-        """Delete what `retention.ms` and `retention.bytes` do not keep, as Kafka does with segments of one record."""
-        with self.changed:
-            for place, log in self._logs.items():
-                topic = self._topics[place.topic]
-                if topic.settings["cleanup.policy"] == "delete":
-                    log.retain(self.clock.now_ms(), retention_of(topic), int(topic.settings["retention.bytes"]))
-
-    def compact(self, partition: TopicPartition) -> None:
-        """Keep the last committed record of each key, as the cleaner of a compacted topic does."""
-        with self.changed:
-            self._log(partition).compact()
 
     def _log(self, partition: TopicPartition) -> PartitionLog:
         self.topic(partition.topic)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.backends.base import TopicPartition
-from stream_app.record_columns import RawRecords, log_time_ms
+from stream_app.record_columns import RawRecords
 from stream_app.records import UNREADABLE_HEADERS, Header
 
 
@@ -92,7 +92,7 @@ class PartitionLog:
                 break
             if len(found) == limit:
                 return found, entry.offset
-            if _is_committed_record(entry) or not (committed or entry.is_marker):
+            if is_committed_record(entry) or not (committed or entry.is_marker):
                 found.append(entry)
         return found, max(position, stable)
 
@@ -105,38 +105,12 @@ class PartitionLog:
         self.low = max(self.low, min(offset, self.high))
         del self.entries[: self.index(self.low)]
 
-    def retain(self, now_ms: int, retention_ms: int, retention_bytes: int) -> None:
-        """Delete from the start what is too old, and what exceeds the size; a negative limit is none.
-
-        Age is counted from a record's timestamp, and deletion ends at the first record that is kept.
-        """
-        first, stable = self.low, self.stable()
-        size = sum(_size(entry) for entry in self.entries)
-        for entry in self.entries:
-            size -= _size(entry)
-            time_ms = log_time_ms(entry.timestamp)
-            is_old = 0 <= retention_ms < now_ms - time_ms and time_ms >= 0
-            if entry.offset >= stable or not (entry.is_marker or is_old or 0 <= retention_bytes <= size):
-                break
-            first = entry.offset + 1
-        self.delete_before(first)
-
-    def compact(self) -> None:
-        """Keep the last committed record of each key, as the cleaner of a compacted topic does."""
-        stable = self.stable()
-        last = {e.key: e.offset for e in self.entries if e.offset < stable and _is_committed_record(e)}
-        self.entries = [e for e in self.entries if e.offset >= stable or last.get(e.key) == e.offset]
-
-
-def _size(entry: LogEntry) -> int:
-    return len(entry.key or b"") + len(entry.value or b"")
-
 
 def _offset(entry: LogEntry) -> int:
     return entry.offset
 
 
-def _is_committed_record(entry: LogEntry) -> bool:
+def is_committed_record(entry: LogEntry) -> bool:
     """Say whether an entry is a record, and not part of an open or aborted transaction."""
     return not entry.is_marker and (entry.transaction is None or entry.transaction.state is TransactionState.COMMITTED)
 

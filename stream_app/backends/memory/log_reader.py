@@ -10,10 +10,7 @@ from stream_app.errors import OffsetGoneError, TopicError
 class EmbeddedLogReader:
     """`base.LogReader` over an `EmbeddedBroker`, positioned at the first offset of its partition.
 
-    Args:
-        broker: The broker.
-        partition: What to read.
-        committed: False: records of open and aborted transactions are read, too.
+    Without `committed`, it also reads records of open and aborted transactions.
     """
 
     def __init__(self, broker: EmbeddedBroker, partition: TopicPartition, *, committed: bool = True) -> None:
@@ -55,12 +52,7 @@ class EmbeddedLogReader:
 
 
 class EmbeddedLogFollower:
-    """`following.LogFollower` over an `EmbeddedBroker`.
-
-    Args:
-        broker: The broker.
-        offsets: Which partitions to follow, and from where.
-    """
+    """`following.LogFollower` over an `EmbeddedBroker`."""
 
     def __init__(self, broker: EmbeddedBroker, offsets: Mapping[TopicPartition, int]) -> None:
         self._broker = broker

@@ -12,9 +12,7 @@ from stream_app.records import Header
 class EmbeddedSender:
     """`base.Sender` over an `EmbeddedBroker`.
 
-    Args:
-        broker: The broker.
-        partitions: The number of partitions that keys are spread over; None: all that the topic has.
+    Keys are spread over `partitions`; None: over all that the topic has.
     """
 
     def __init__(self, broker: EmbeddedBroker, partitions: int | None = None) -> None:

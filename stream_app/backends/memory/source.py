@@ -11,10 +11,7 @@ from stream_app.errors import OffsetGoneError
 class EmbeddedSource:
     """`base.Source` over an `EmbeddedBroker`.
 
-    Args:
-        broker: The broker.
-        group_id: The group to join.
-        client_id: The name under which `members` lists this member.
+    `members` lists this member under its `client_id`.
     """
 
     def __init__(self, broker: EmbeddedBroker, group_id: str, client_id: str = CLIENT_NAME) -> None:

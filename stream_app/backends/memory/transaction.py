@@ -15,10 +15,7 @@ from stream_app.record_columns import OutputRecords
 class EmbeddedTransaction:
     """`base.Transaction` over an `EmbeddedBroker`.
 
-    Args:
-        broker: The broker.
-        transactional_id: A newer producer of the same id fences this one.
-        timeout_s: The broker aborts a transaction that is open for longer.
+    The broker aborts a transaction that is open for longer than `timeout_s`.
     """
 
     def __init__(self, broker: EmbeddedBroker, transactional_id: str, timeout_s: float = TRANSACTION_TIMEOUT_S) -> None:

@@ -40,4 +40,4 @@ def every_method(corrections: str = "first") -> Config:
     wide = {"wide": {"method": "areba", "hidden": [16, 16], "scaler": "standard"}}
     streams = {"any": {"features": 2, "champion": next(iter(plain))}}
     sections = {"learners": plain | wide, "streams": streams, "join": {"corrections": corrections}}
-    return Config.model_validate(sections, context={})
+    return Config.model_validate(sections)

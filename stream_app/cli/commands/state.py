@@ -179,12 +179,7 @@ def _all_or_one(
 ) -> Path | tuple[First, Second, Third]:
     """Return what a command works on: the folder of --all, or the arguments that name one learner and its file.
 
-    Args:
-        folder: The value of --all.
-        names: The names of the arguments.
-        one: Their values.
-        others: The values of options that are not for --all.
-        overwrite: Whether --overwrite was given, which is for --all only.
+    `others` are the values of options that are not for --all; --overwrite is for --all only.
 
     Raises:
         UsageError: Both were given, or neither.

@@ -26,10 +26,7 @@ class MetricsTopicCheck:
     def read(self, reader: PartitionReader, restarts: FigureRestarts, corrections: Mapping[int, int]) -> Iterator[str]:
         """Compare each record with the one before it and with a recount; yield notes.
 
-        Args:
-            reader: Reads the topics.
-            restarts: When figures began again.
-            corrections: By the offset of the label that corrects a joined example, the offset of the example.
+        `corrections` has, by the offset of the label that corrects a joined example, the offset of the example.
         """
         topics = self._config.topics
         recount = Recount(

@@ -60,12 +60,7 @@ class OutputTopic(NamedTuple):
 
 
 def horizons(commits: Iterable[Commit], topics: Mapping[str, OutputTopic]) -> tuple[Mapping[str, Horizon], bool]:
-    """Return the horizon of each output topic by its field name, and whether outputs of these commits were deleted.
-
-    Args:
-        commits: The commit records that are checked, in order.
-        topics: The output topics by field name.
-    """
+    """Return the horizon of each output topic by its field name, and whether outputs of these commits were deleted."""
     found = {name: Horizon(topic.name, topic.low) for name, topic in topics.items()}
     is_deleted = False
     for commit in commits:
@@ -85,12 +80,7 @@ def commits_of(records: Iterable[tuple[int, Commit | Act]]) -> Iterator[Commit]:
 class DeletedRecords:
     """Reports what was deleted of one partition, at most once for its inputs and once for its outputs.
 
-    Args:
-        partition: The partition.
-        topics: Full names of the topics.
-        findings: Where findings are added.
-        notes: Where notes are added.
-        is_accepted: Whether deleted records are a note, and no finding.
+    Where they are accepted, deleted records are a note and no finding.
     """
 
     def __init__(
@@ -107,8 +97,7 @@ class DeletedRecords:
     def watching(self, low_of: Callable[[str], int]) -> Iterator[None]:
         """Enclose the check: if retention deletes records meanwhile, what was found may follow from that.
 
-        Args:
-            low_of: Returns the first offset that a topic's partition has now.
+        `low_of` returns the first offset that a topic's partition has now.
         """
         self._low_of = low_of
         topics = [name for name in self._topics if name != self._topics.changelog]
@@ -162,11 +151,7 @@ class DeletedRecords:
     def report_inputs(self, lows: Sequence[int], begin: Sequence[int], ends: Sequence[int], commits: int) -> None:
         """Say which inputs were deleted, if any were, and what could not be checked without them.
 
-        Args:
-            lows: The first offsets that are left of examples and labels.
-            begin: Where the first commit began.
-            ends: The input offsets after the last commit.
-            commits: The number of commits that could not be checked.
+        `lows` are the first offsets that are left, `commits` is the number of commits that could not be checked.
         """
         names = (self._topics.examples, self._topics.labels)
         gone = [(TopicPartition(name, self._partition), low) for name, low in zip(names, lows, strict=True) if low]

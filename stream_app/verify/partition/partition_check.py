@@ -64,15 +64,7 @@ class How(NamedTuple):
 
 
 class PartitionCheck:
-    """The check of one task.
-
-    Args:
-        cluster: Where the topics are.
-        config: The configuration of the application.
-        partition: Number of the task.
-        findings: Where findings are added.
-        how: How it is checked.
-    """
+    """The check of one task."""
 
     def __init__(
         self,

@@ -44,15 +44,7 @@ class _ContinuedFindings(NamedTuple):
 
 
 class ContinuedCheck:
-    """The check of one task from a state on.
-
-    Args:
-        config: The configuration of the application.
-        partition: Number of the task.
-        start: The state.
-        reader: Reads the topics.
-        findings: Where findings are added.
-    """
+    """The check of one task from a state on."""
 
     def __init__(
         self, config: Config, partition: int, start: Start, reader: PartitionReader, findings: Findings

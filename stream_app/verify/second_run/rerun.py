@@ -13,9 +13,7 @@ from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-import numpy as np
-
-from stream_app.backends.reading import Row
+from stream_app.backends.reading import Row, columns_of
 from stream_app.config import TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
@@ -167,13 +165,7 @@ class _Side:
                 break
             rows.append(row)
         self.end = max(end, self.end)
-        return RawRecords.of(
-            np.array([row.offset for row in rows], np.int64),
-            np.array([row.timestamp_ms for row in rows], np.int64),
-            [row.key for row in rows],
-            [row.value for row in rows],
-            {place: row.headers for place, row in enumerate(rows) if row.headers},
-        )
+        return columns_of(rows)
 
 
 class Rerun:

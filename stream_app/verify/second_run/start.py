@@ -6,12 +6,11 @@ cannot be checked any more.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
 from stream_app.backends.base import Cluster, TopicPartition
-from stream_app.backends.reading import read_rows
+from stream_app.backends.reading import rows_of
 from stream_app.config import TaskSettings
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
@@ -78,12 +77,7 @@ def at_oldest_snapshot(
 ) -> Start | None:
     """Return the oldest snapshot that progress names and whose ranges can still be read.
 
-    Args:
-        cluster: Where the topics are.
-        changelog: The partition with the snapshots.
-        inputs: Full names of the inputs.
-        snapshots: The snapshots that progress names, newest first.
-        lows: The first offsets that are left of progress, examples and labels.
+    The snapshots come newest first; `lows` are the first offsets that are left of progress, examples and labels.
     """
     for snapshot in reversed(snapshots):
         where = f"{changelog.topic}[{changelog.partition}] offset {snapshot.manifest.offset}"
@@ -107,10 +101,8 @@ def _content(cluster: Cluster, changelog: TopicPartition, location: Location) ->
         StateError: They are not those that the location names.
     """
     where = f"{changelog.topic}[{changelog.partition}] offset {location.offset}"
-    with closing(cluster.reader(changelog)) as reader:
-        reader.seek(location.offset)
-        rows = islice(read_rows(reader, where), location.chunks)
-        return join_chunks(location, [row.value or b"" for row in rows], where)
+    rows = islice(rows_of(cluster, changelog, location.offset), location.chunks)
+    return join_chunks(location, [row.value or b"" for row in rows], where)
 
 
 def _task(manifest: Manifest, blobs: Mapping[str, bytes], inputs: tuple[str, str], where: str) -> Task:

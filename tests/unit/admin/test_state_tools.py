@@ -1,5 +1,6 @@
 """Models of a committed point: rebuilt, saved for Torch, compared; and a prediction of the past made again."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.admin.learner_list import documents, table
 from stream_app.admin.models import Application, DeadExampleError, explain, rebuild
 from stream_app.admin.saved_models.export_models import export
-from stream_app.backends.base import LogReader, TopicPartition
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.reading import Row
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Mark, MarkKind, Prediction
@@ -193,20 +195,13 @@ def test_dead_letters_are_read_from_the_time_of_the_example(
         world.put("examples", 0, b"s0", codec.encode_unchecked(Example("s0", id_, [float("nan")])), at_ms)
         take_turns(member, until=lambda wanted=number: len(world.rows("dead_letters", 0)) == wanted)  # type: ignore[misc]
     began: list[int] = []
-    open_reader = DeadLettersTopic.open
+    rows = DeadLettersTopic.rows
 
-    def noted(topic: DeadLettersTopic, partition: int) -> LogReader:
-        reader = open_reader(topic, partition)
-        seek = reader.seek
+    def noted(topic: DeadLettersTopic, partition: int, first: int = 0) -> Iterator[Row]:
+        began.extend([first] if first else [])
+        return rows(topic, partition, first)
 
-        def noting(offset: int) -> None:
-            began.append(offset)
-            seek(offset)
-
-        monkeypatch.setattr(reader, "seek", noting)
-        return reader
-
-    monkeypatch.setattr(DeadLettersTopic, "open", noted)
+    monkeypatch.setattr(DeadLettersTopic, "rows", noted)
     with pytest.raises(DeadExampleError, match="dead letter 0:2 "):
         explain(_application(world), "s0", "again", 0)
     assert began == begins

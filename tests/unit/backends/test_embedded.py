@@ -4,7 +4,6 @@ import pytest
 
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
-from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.source import EmbeddedSource
@@ -12,17 +11,18 @@ from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import murmur2
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
 from stream_app.record_columns import OutputRecords
+from tests.support.brokers import AdministeredBroker
 
 PLACE = TopicPartition("in", 0)
 
 
-def _broker(settings: dict[str, str] | None = None, partitions: int = 1) -> EmbeddedBroker:
-    broker = EmbeddedBroker(ManualClock())
+def _broker(settings: dict[str, str] | None = None, partitions: int = 1) -> AdministeredBroker:
+    broker = AdministeredBroker(ManualClock())
     broker.create_topic(TopicInfo("in", partitions, settings or {}))
     return broker
 
 
-def _advance(broker: EmbeddedBroker, seconds: float) -> None:
+def _advance(broker: AdministeredBroker, seconds: float) -> None:
     assert isinstance(broker.clock, ManualClock)
     broker.clock.advance(seconds)
 

@@ -7,13 +7,13 @@ import pytest
 from stream_app.backends import retention
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
-from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.retention import FOREVER, PAUSE_MS, UNLIMITED_MS, input_times, parse_retention, risks
 from stream_app.config.values import DAY_MS
 from stream_app.errors import ConfigurationError, DeliveryError, TransactionAbortedError
 from stream_app.record_columns import OutputRecords
+from tests.support.brokers import AdministeredBroker
 
 TTL_MS = 30 * DAY_MS
 PLACE = TopicPartition("examples", 0)
@@ -107,7 +107,7 @@ def test_an_unread_record_near_its_deletion() -> None:
 def test_the_in_process_broker_refuses_old_records_as_kafka_does() -> None:
     """Otherwise neither the simulation nor a test could meet the refusal."""
     clock = ManualClock()
-    broker = EmbeddedBroker(clock)
+    broker = AdministeredBroker(clock)
     broker.create_topic(_topic(input_times(TTL_MS).settings()))
     sender, oldest_ms = EmbeddedSender(broker), clock.now_ms() - retention.LATE_MS
     sender.send("examples", b"s", b"v", oldest_ms)
@@ -125,7 +125,7 @@ def test_the_in_process_broker_refuses_old_records_as_kafka_does() -> None:
 def test_the_in_process_broker_deletes_by_timestamp_and_by_size() -> None:
     """Kafka deletes from the start, up to the first segment that it keeps."""
     clock = ManualClock()
-    broker = EmbeddedBroker(clock)
+    broker = AdministeredBroker(clock)
     broker.create_topic(_topic({"retention.ms": "1000"}))
     now_ms = clock.now_ms()
     broker.append(PLACE, [(None, b"0123456789", now_ms - age, ()) for age in (5_000, 1_001, 1_000, 0)])

@@ -9,7 +9,6 @@ import pytest
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
-from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.cli import preflight as module
 from stream_app.cli.clients import try_consumer, with_source
@@ -18,6 +17,7 @@ from stream_app.config import Config, load
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Commit
 from stream_app.serialization import codec
+from tests.support.brokers import AdministeredBroker
 
 CONFIG = Config.model_validate({"application": {"id": "app", "instance": "w"}})
 CHECKS = [
@@ -42,7 +42,7 @@ class _Cluster(EmbeddedCluster):
 
     no_answer_text = "no answer"
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, broker: AdministeredBroker) -> None:
         super().__init__(broker)
         self.brokers = 1
         self.denied: list[str] = []
@@ -66,16 +66,16 @@ class _Cluster(EmbeddedCluster):
 
 
 @pytest.fixture
-def broker() -> EmbeddedBroker:
+def broker() -> AdministeredBroker:
     """Return a broker with the topics of the application."""
-    broker = EmbeddedBroker(SystemClock())
+    broker = AdministeredBroker(SystemClock())
     for topic in topic_plan.plan(CONFIG.topics, 2):
         broker.create_topic(topic)
     return broker
 
 
 @pytest.fixture
-def cluster(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Cluster:
+def cluster(broker: AdministeredBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Cluster:
     """Return its cluster; the folder of compiled code is a new one, on a disk with enough room."""
     monkeypatch.setenv("AREBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(module, "SPARE_BYTES", 1)
@@ -105,7 +105,7 @@ def test_no_broker(cluster: _Cluster) -> None:
     ]
 
 
-def test_topics_that_are_missing_or_wrong(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+def test_topics_that_are_missing_or_wrong(cluster: _Cluster, broker: AdministeredBroker) -> None:
     """All faults are reported together, each on its own line."""
     broker.alter_topic(CONFIG.topics.examples, {"cleanup.policy": "compact"})
     broker.alter_topic(CONFIG.topics.labels, {"message.timestamp.type": "LogAppendTime"})
@@ -114,19 +114,19 @@ def test_topics_that_are_missing_or_wrong(cluster: _Cluster, broker: EmbeddedBro
     assert _found(cluster, Level.WRONG) == ["topics", "topics", "topics"]
 
 
-def test_a_retention_of_a_minute(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+def test_a_retention_of_a_minute(cluster: _Cluster, broker: AdministeredBroker) -> None:
     """Examples that wait a day for their labels vanish after a minute, acknowledged."""
     broker.alter_topic(CONFIG.topics.examples, {"retention.ms": "60000"})
     assert _found(cluster, Level.WRONG) == ["retention"]
 
 
-def test_topics_check_warns_of_retention_by_size(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+def test_topics_check_warns_of_retention_by_size(cluster: _Cluster, broker: AdministeredBroker) -> None:
     """How long it lasts depends on the traffic, which nobody knows beforehand."""
     broker.alter_topic(CONFIG.topics.labels, {"retention.bytes": "1000000"})
     assert (_found(cluster, Level.WRONG), _found(cluster, Level.WARNING)) == ([], ["retention"])
 
 
-def _commit(broker: EmbeddedBroker, place: TopicPartition) -> None:
+def _commit(broker: AdministeredBroker, place: TopicPartition) -> None:
     """Commit that everything was read."""
     commit = Commit(0, 0, broker.watermarks(place).high, 0, 0, bytes(32), 0)
     progress = TopicPartition(CONFIG.topics.progress, place.partition)
@@ -138,7 +138,7 @@ def _wrong(cluster: _Cluster) -> Sequence[str]:
     return [name for name in _found(cluster, Level.WRONG) if name != "tasks"]
 
 
-def test_unread_records_that_are_about_to_be_deleted(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+def test_unread_records_that_are_about_to_be_deleted(cluster: _Cluster, broker: AdministeredBroker) -> None:
     """Examples of 2013: acknowledged, and gone at the broker's next check; then they are gone unread."""
     place, days_7 = TopicPartition(CONFIG.topics.examples, 1), 7 * 86_400_000
     broker.alter_topic(place.topic, {"retention.ms": str(days_7), "message.timestamp.before.max.ms": str(2**63 - 1)})

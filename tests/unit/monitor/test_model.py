@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from ops.demo.curves import CurveModel
 from stream_app.monitor.figures import StreamFigures
-from stream_app.monitor.history import Curve
 from stream_app.monitor.model import MAX_REASONS, WINDOW_S, LiveModel
 from stream_app.records import Commit, Outcome, Prediction
 from stream_app.snapshot.stops import stopped_text
@@ -156,16 +156,13 @@ def test_pending_is_that_of_the_newest_metric() -> None:
     assert _stream(model).rows()[0]["pending"] == 4
 
 
-def test_curves_are_kept_only_if_asked_for_and_bounded() -> None:
-    """Watching for weeks must not fill the memory; the figure of the demo needs the complete course."""
-    curve = Curve(100)
-    model, without = LiveModel(max_points=100), LiveModel()
+def test_curves_are_bounded() -> None:
+    """The figure of the demo needs the complete course of a stream, however long it is."""
+    model = CurveModel((), 100)
     for labelled in range(5 * 100):
-        curve.add(metric(labelled))
         model.add_metric(metric(labelled), 0)
-        without.add_metric(metric(labelled), 0)
+    curve = model.curve("fraud", "areba")
     assert len(curve.positions) == len(curve.gmeans) <= 101
     steps = {later - earlier for earlier, later in zip(curve.positions, curve.positions[1:], strict=False)}
     assert steps == {8}
-    assert dict(model.curves("fraud")) == {"areba": curve}
-    assert dict(without.curves("fraud")) == dict(model.curves("nobody")) == {}
+    assert model.curve("nobody", "areba").positions == []

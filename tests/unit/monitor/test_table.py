@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from ops.demo.view import summary
 from stream_app.monitor.figures import LiveFigures, StreamFigures
-from stream_app.monitor.table import LINES_AROUND, count, figures_table, summary
+from stream_app.monitor.table import LINES_AROUND, count, figures_table
 from stream_app.terminal import Terminal
 from tests.support.formats.metrics import metric
 

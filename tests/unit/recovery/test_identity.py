@@ -10,7 +10,6 @@ from stream_app.admin.marks import promote
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
-from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import partitions_of
@@ -22,6 +21,7 @@ from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
+from tests.support.brokers import AdministeredBroker
 from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
 
 GROWN = 2 * PARTITIONS
@@ -102,7 +102,7 @@ def test_a_start_takes_topics_that_have_grown_but_no_smaller_ones() -> None:
     """Kafka cannot shrink a topic: a refusal would leave an operator without a remedy."""
     world = World()
     cluster, topics = world.cluster, world.config.topics
-    world.broker = EmbeddedBroker(world.clock)
+    world.broker = AdministeredBroker(world.clock)
     world.cluster = cluster = type(cluster)(world.broker)
     cluster.create(plan(topics, PARTITIONS), 1)
     world.broker.grow_topic(topics.examples, GROWN)

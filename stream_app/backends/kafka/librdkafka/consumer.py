@@ -35,10 +35,6 @@ Assigned = Callable[[list[TopicPartition]], None]
 class ColumnConsumer:
     """A member of a consumer group. Not thread-safe.
 
-    Args:
-        settings: Settings of librdkafka by name.
-        callbacks: For errors and log lines.
-
     Raises:
         KafkaException: librdkafka does not know a setting, or does not accept its value.
     """

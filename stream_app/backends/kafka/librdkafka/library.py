@@ -126,11 +126,7 @@ _FUNCTIONS = MappingProxyType(
 
 
 class Library:
-    """The functions of librdkafka, without the prefix `rd_kafka_`. They release the interpreter's lock.
-
-    Args:
-        handle: The loaded library.
-    """
+    """The functions of librdkafka, without the prefix `rd_kafka_`. They release the interpreter's lock."""
 
     def __init__(self, handle: ctypes.CDLL) -> None:
         for name, (result, arguments) in _FUNCTIONS.items():

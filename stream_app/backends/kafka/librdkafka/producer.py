@@ -28,10 +28,6 @@ def _delivery_callback() -> int:
 class ColumnProducer:
     """A transactional producer. Only `flush`, `poll` and the calls of transactions may run in another thread.
 
-    Args:
-        settings: Settings of librdkafka by name.
-        callbacks: For errors and log lines.
-
     Raises:
         KafkaException: librdkafka does not know a setting, or does not accept its value.
     """
