@@ -77,7 +77,7 @@ class Snapshot(NamedTuple):
         return ":".join(map(str, (*self.manifest, self.progress_offset)))
 
 
-def parse_snapshot(text: str) -> Snapshot:
+def _parse_snapshot(text: str) -> Snapshot:
     """Parse what `str` of a snapshot returns.
 
     Raises:
@@ -105,7 +105,7 @@ def parse_snapshots(text: str) -> tuple[Snapshot, ...]:
         StateError: It does not have this form.
     """
     try:
-        return tuple(map(parse_snapshot, text.split()))
+        return tuple(map(_parse_snapshot, text.split()))
     except ValueError:
         raise StateError(f"not the text of an act `snapshot`: {text!r:.200}") from None
 

@@ -47,8 +47,3 @@ def read_stop(text: str) -> Stop:
 def resume_hint(stream: str) -> str:
     """Return the hint that tells an operator how to resume a stream that the breaker stopped."""
     return f"fix the producer, then: areba resume {quote(stream)}"
-
-
-def stop_text(task: int, stream: str, reason: str) -> str:
-    """Return the line about a stream that the breaker stopped."""
-    return f"task {task}: stream {stream!r} is stopped: {reason}; {resume_hint(stream)}"
