@@ -15,7 +15,7 @@ from stream_app.config import Running, StreamSettings, TaskSettings, must_restar
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
-from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
+from stream_app.pipeline.leftovers import Leftovers, close
 from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
 from stream_app.pipeline.steps.routed import Routed, judged, route_records, stopped_until
@@ -43,8 +43,8 @@ from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
-from stream_app.snapshot.imported_state import ImportedModel, read_import
-from stream_app.snapshot.stops import read_stop
+from stream_app.snapshot.imported_state import ImportedModel
+from stream_app.snapshot.stops import Stop
 
 _BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
@@ -121,11 +121,11 @@ class Task:
         if act.kind == CONFIGURATION:
             self.apply_settings(TaskSettings.from_json(act.text))
         elif act.kind == IMPORT:
-            self._load_import(read_import(act.text))
+            self._load_import(ImportedModel.from_text(act.text))
         elif act.kind == RESET:
             self._reset(act.text)
         elif act.kind == STOP:
-            stop = read_stop(act.text)
+            stop = Stop.from_text(act.text)
             self.stopped.setdefault(stop.stream, stop.reason)
         elif act.kind not in (SKIP, REPAIR, ADOPT, SNAPSHOT):  # these change which records are processed
             raise StateError(f"this version does not know the act {act.kind!r}")
@@ -138,7 +138,7 @@ class Task:
         number = self._streams.number_of(name)
         if number < 0:
             return
-        self._leftovers.append(leftovers_of(self._streams[number]))
+        self._leftovers.append(Leftovers.of(self._streams[number]))
         self._streams.begin(number, self.settings.of_stream(name))
 
     def _load_import(self, imported: ImportedModel) -> None:
