@@ -77,7 +77,7 @@ fuzz: setup ## damage 50,000 stored states with SEED (1); none may crash the int
 	$(BIN)/python -m tests.fuzz.test_state $(SEED) 50000
 
 fast: setup ## run the unit tests, and some seeds of the simulation
-	$(BIN)/python -m pytest -q -n 2 tests/unit tests/simulation -m "not slow and not kafka"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/simulation -m "not slow and not kafka"
 
 check: setup ## check format, lint and types, and run the fast tests
 	$(BIN)/ruff format --check .

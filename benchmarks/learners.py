@@ -11,7 +11,7 @@ from benchmarks.strict import StrictAreba
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Learner, Operations
 from stream_app.learners.factory import build
-from stream_app.learners.method import Method
+from stream_app.learners.method import RunningMethod
 from stream_app.learners.method_state import new_tables
 from stream_app.learners.methods.baseline import BASELINE
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks, require_one_thread
@@ -171,7 +171,7 @@ def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
 def networks(stream: Stream, count: int) -> Learner:
     """Return an ensemble of this size in which each network takes one step per label, since every draw is 1."""
     features, generator = stream.examples.shape[1], random_generator(bytes(32))
-    plain = BASELINE._replace(make=lambda _settings, width, _seed: Method(new_tables(width, networks=count)))
+    plain = BASELINE._replace(make=lambda _settings, width, _seed: RunningMethod(new_tables(width, networks=count)))
     method = new_method(plain, LearnerSettings(method="baseline"), features, bytes(32))
     members = [DenseNetwork(features, stream.hidden, generator) for _ in range(count)]
     compiled = compiled_networks(members, stream.learning_rate, stream.l2, method.examples)

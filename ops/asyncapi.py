@@ -52,7 +52,7 @@ CHANNELS: Mapping[str, _Channel] = {
 def glossary() -> Mapping[str, str]:
     """Return the meaning of each word of the glossary, without links."""
     text = GLOSSARY.read_text(encoding="utf-8")
-    found = re.findall(r"^\*\*(.+?)\.\*\* (.+?)(?=\n\n|\n*\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^\*\*(.+?)\*\* \(.+?\)\. (.+?)(?=\n\n|\n*\Z)", text, re.MULTILINE | re.DOTALL)
     return {word: re.sub(r"\[(.+?)\]\(.+?\)", r"\1", " ".join(meaning.split())) for word, meaning in found}
 
 

@@ -89,7 +89,7 @@ def _garbage(draws: Draws, numbers: Sequence[int]) -> list[bytes]:
     return [block[1:].astype("<u8").tobytes()[: 1 + int(block[0]) % GARBAGE_MAX_BYTES] for block in blocks]
 
 
-class Digest:
+class RecordsDigest:
     """SHA-256 over records in order, as `manifest` defines it."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.backends.base import Clock, Sender, TopicPartition, Watermarks
-from stream_app.producers.events import CHUNK_RECORDS, Digest, encode_rows, id_prefix
+from stream_app.producers.events import CHUNK_RECORDS, RecordsDigest, encode_rows, id_prefix
 from stream_app.producers.manifest import (
     FORMAT,
     Counts,
@@ -86,7 +86,7 @@ def replay(
     planned = schedule(plan)
     if plan.start_ms is None:
         plan = replace(plan, start_ms=clock.now_ms() - planned.span_ms)
-    digest = Digest()
+    digest = RecordsDigest()
     pace = _Pace(plan, planned, clock)
     total = len(planned)
     for first in range(0, total, CHUNK_RECORDS):
@@ -106,7 +106,9 @@ def replay(
     return _manifest(plan, planned, digest, sender.flush(FLUSH_TIMEOUT_S))
 
 
-def _manifest(plan: Plan, planned: Schedule, digest: Digest, written: Mapping[TopicPartition, Watermarks]) -> Manifest:
+def _manifest(
+    plan: Plan, planned: Schedule, digest: RecordsDigest, written: Mapping[TopicPartition, Watermarks]
+) -> Manifest:
     return Manifest(
         format=FORMAT,
         seed=plan.seed,

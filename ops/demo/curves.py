@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stream_app.monitor.model import Model
+from stream_app.monitor.model import LiveModel
 from stream_app.records import Metric
 
 
@@ -34,7 +34,7 @@ class Curve:
         self._seen += 1
 
 
-class CurveModel(Model):
+class CurveModel(LiveModel):
     """The figures of an application, and the curve of each learner.
 
     Args:

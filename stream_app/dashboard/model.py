@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stream_app.dashboard.series import Series
 from stream_app.monitor.figures import StreamFigures
-from stream_app.monitor.model import MAX_REASONS, Model
+from stream_app.monitor.model import MAX_REASONS, LiveModel
 from stream_app.records import Act, Commit, Metric
 
 MAX_POINTS = 300
@@ -51,7 +51,7 @@ class ChangeMark(NamedTuple):
     gmean_before: float | None
 
 
-class Drift(NamedTuple):
+class KnownDrift(NamedTuple):
     """A known drift: its event time, and the number of examples before it."""
 
     time_ms: float
@@ -78,14 +78,14 @@ class _StreamHistory:
     course: Series = field(default_factory=lambda: Series(len(STREAM_COLUMNS), MAX_POINTS))
     work: Series = field(default_factory=lambda: Series(len(WORK_COLUMNS), MAX_POINTS))
     marks: deque[ChangeMark] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
-    drifts: list[Drift] = field(default_factory=list)
+    drifts: list[KnownDrift] = field(default_factory=list)
     reached: tuple[int, int] | None = None
     reasons: Counter[str] = field(default_factory=Counter)
     changes: dict[str, int] = field(default_factory=dict)
     is_cut: bool = False
 
 
-class DashboardModel(Model):
+class DashboardModel(LiveModel):
     """The figures of an application, and their history.
 
     `drifts` are known drifts of each stream, as the number of its examples before the drift.
@@ -148,7 +148,7 @@ class DashboardModel(Model):
         for number in self._drifts.get(metric.stream, ()):
             if examples <= number < metric.examples:
                 share = (number - examples) / (metric.examples - examples)
-                history.drifts.append(Drift(before_ms + share * (time_ms - before_ms), number))
+                history.drifts.append(KnownDrift(before_ms + share * (time_ms - before_ms), number))
 
     def _forget_learners(self, history: _StreamHistory, known: Mapping[str, object]) -> None:
         """Forget the curves of learners that the figures have forgotten."""

@@ -14,10 +14,10 @@ from stream_app.join.expiry_heaps import (
     remove_slot,
 )
 from stream_app.join.id_table import (
+    bucket_of_reference,
     closed_reference,
     closed_row,
-    place_of_reference,
-    remove_place,
+    remove_bucket,
 )
 from stream_app.join.layout import (
     JoinArrays,
@@ -67,22 +67,22 @@ def close_pending_example(state: JoinArrays, out: JoinOutput, slot: Number, posi
     outcome = add_outcome(out, position, outcome_kind, slot, state.ids, slot)
     outcome["example_offset"] = state.offsets[slot]
     state.counters[Counter.EVICTED if kind == EVICTED_KIND else Counter.UNLABELLED] += 1
-    place = place_of_reference(state, state.hashes[slot], slot)
-    remember_id(state, slot, place, kind, np.int8(-1), 0)
+    bucket = bucket_of_reference(state, state.hashes[slot], slot)
+    remember_id(state, slot, bucket, kind, np.int8(-1), 0)
 
 
 @inlined_without_refcounts
 def close_waiting_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number, cause: np.uint8) -> None:
     """Close a label that has no example: it becomes a dead letter, and its id is not remembered."""
     release_label(state, out, slot)
-    remove_place(state, place_of_reference(state, state.hashes[slot], slot))
+    remove_bucket(state, bucket_of_reference(state, state.hashes[slot], slot))
     waited_ms = state.counters[Counter.STREAM_TIME] - state.times[slot]
     add_dead_letter(out, position, ORPHAN_LABEL, slot, cause, waited_ms)
 
 
 @inlined_without_refcounts
 def release_label(state: JoinArrays, out: JoinOutput, slot: Number) -> None:
-    """End the wait of a label; the caller removes or replaces its place in the table."""
+    """End the wait of a label; the caller removes or replaces its bucket in the table."""
     remove_slot(state, state.waiting_heap, Counter.WAITING, slot)
     state.counters[Counter.WAITING_BYTES] -= np.int64(state.fingerprints[slot])
     state.states[slot] = SlotState.FREE
@@ -91,9 +91,9 @@ def release_label(state: JoinArrays, out: JoinOutput, slot: Number) -> None:
 
 @inlined_without_refcounts
 def remember_id(
-    state: JoinArrays, slot: Number, place: Number, kind: np.uint8, label: np.int8, revision: Number
+    state: JoinArrays, slot: Number, bucket: Number, kind: np.uint8, label: np.int8, revision: Number
 ) -> None:
-    """Close the id of a slot: its place in the table now refers to a new row of the ring.
+    """Close the id of a slot: its bucket in the table now refers to a new row of the ring.
 
     If more ids are remembered than the settings allow, the oldest is forgotten. The ring always has one row more than
     that bound (`growth`), so the new id does not overwrite the oldest before it has left the table.
@@ -108,7 +108,7 @@ def remember_id(
     state.closed_revisions[row] = revision
     state.closed_outcomes[row] = kind
     state.closed_times[row] = state.counters[Counter.STREAM_TIME]
-    state.table_references[place] = closed_reference(number)
+    state.table_references[bucket] = closed_reference(number)
     state.counters[Counter.CLOSED_NEXT] = number + 1
     if number + 1 - state.counters[Counter.CLOSED_FIRST] > state.settings[Setting.MAX_CLOSED]:
         _forget_oldest_id(state)
@@ -119,7 +119,7 @@ def _forget_oldest_id(state: JoinArrays) -> None:
     """Forget the closed id with the smallest number."""
     number = state.counters[Counter.CLOSED_FIRST]
     id_hash = state.closed_hashes[closed_row(state, number)]
-    remove_place(state, place_of_reference(state, id_hash, closed_reference(number)))
+    remove_bucket(state, bucket_of_reference(state, id_hash, closed_reference(number)))
     state.counters[Counter.CLOSED_FIRST] = number + 1
 
 

@@ -121,7 +121,7 @@ class OutputKind(IntEnum):
     OPERATIONS = 0
     OUTCOMES = 1
     DEAD = 2
-    PARKED = 3
+    WAITING = 3
     RELEASED = 4
     REPORTS = 5
     AMENDMENTS = 6

@@ -1,6 +1,6 @@
 """Two indexed binary heaps of slots by (time, arrival): pending examples and waiting labels, the next to expire first.
 
-`JoinArrays.heap_places` has the place of each slot in its heap, so any slot can be removed in logarithmic time. The
+`JoinArrays.heap_indices` has the index of each slot in its heap, so any slot can be removed in logarithmic time. The
 length of a heap is a counter: `PENDING` or `WAITING`.
 """
 
@@ -19,38 +19,38 @@ def is_before(state: JoinArrays, left: Number, right: Number) -> bool:
 
 
 @inlined_without_refcounts
-def _sift_up(state: JoinArrays, heap: Integers, place: Number) -> Number:
-    """Move the slot at a place towards the root until its parent expires before it; return its new place."""
-    slot = heap[place]
-    while place > 0:
-        parent = (place - 1) >> 1
+def _sift_up(state: JoinArrays, heap: Integers, index: Number) -> Number:
+    """Move the slot at an index towards the root until its parent expires before it; return its new index."""
+    slot = heap[index]
+    while index > 0:
+        parent = (index - 1) >> 1
         if not is_before(state, slot, heap[parent]):
             break
-        heap[place] = heap[parent]
-        state.heap_places[heap[place]] = place
-        place = parent
-    heap[place] = slot
-    state.heap_places[slot] = place
-    return place
+        heap[index] = heap[parent]
+        state.heap_indices[heap[index]] = index
+        index = parent
+    heap[index] = slot
+    state.heap_indices[slot] = index
+    return index
 
 
 @inlined_without_refcounts
-def _sift_down(state: JoinArrays, heap: Integers, place: Number, length: Number) -> None:
-    """Move the slot at a place away from the root until it expires before both of its children."""
-    slot = heap[place]
+def _sift_down(state: JoinArrays, heap: Integers, index: Number, length: Number) -> None:
+    """Move the slot at an index away from the root until it expires before both of its children."""
+    slot = heap[index]
     while True:
-        child = 2 * place + 1
+        child = 2 * index + 1
         if child >= length:
             break
         if child + 1 < length and is_before(state, heap[child + 1], heap[child]):
             child += 1
         if not is_before(state, heap[child], slot):
             break
-        heap[place] = heap[child]
-        state.heap_places[heap[place]] = place
-        place = child
-    heap[place] = slot
-    state.heap_places[slot] = place
+        heap[index] = heap[child]
+        state.heap_indices[heap[index]] = index
+        index = child
+    heap[index] = slot
+    state.heap_indices[slot] = index
 
 
 @inlined_without_refcounts
@@ -67,8 +67,8 @@ def remove_slot(state: JoinArrays, heap: Integers, counter: Number, slot: Number
     """Remove any slot from the heap whose length is this counter."""
     length = state.counters[counter] - 1
     state.counters[counter] = length
-    place = state.heap_places[slot]
-    if place != length:
-        heap[place] = heap[length]
-        if _sift_up(state, heap, place) == place:
-            _sift_down(state, heap, place, length)
+    index = state.heap_indices[slot]
+    if index != length:
+        heap[index] = heap[length]
+        if _sift_up(state, heap, index) == index:
+            _sift_down(state, heap, index, length)

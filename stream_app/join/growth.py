@@ -6,7 +6,7 @@ from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_
 from stream_app.jit.memory import Number, Pointer, longs_at
 from stream_app.join.constants import COUNTERS, Counter, Setting, SlotState
 from stream_app.join.expiry_heaps import push_slot
-from stream_app.join.id_table import EMPTY_PLACE, closed_reference, closed_row, hash_id, insert_reference
+from stream_app.join.id_table import EMPTY_BUCKET, closed_reference, closed_row, hash_id, insert_reference
 from stream_app.join.layout import view_of
 
 
@@ -42,15 +42,15 @@ def rehash(old_join: int, new_join: int) -> None:
     """Fill the hash table of one descriptor with the references in another's; counters do not change."""
     old, new = view_of(longs_at(old_join)), view_of(longs_at(new_join))
     mask = len(new.table_hashes) - 1
-    for place in range(mask + 1):
-        new.table_references[place] = EMPTY_PLACE
+    for bucket in range(mask + 1):
+        new.table_references[bucket] = EMPTY_BUCKET
     for k in range(len(old.table_hashes)):
-        if old.table_references[k] != EMPTY_PLACE:
-            place = int(old.table_hashes[k]) & mask
-            while new.table_references[place] != EMPTY_PLACE:
-                place = (place + 1) & mask
-            new.table_hashes[place] = old.table_hashes[k]
-            new.table_references[place] = old.table_references[k]
+        if old.table_references[k] != EMPTY_BUCKET:
+            bucket = int(old.table_hashes[k]) & mask
+            while new.table_references[bucket] != EMPTY_BUCKET:
+                bucket = (bucket + 1) & mask
+            new.table_hashes[bucket] = old.table_hashes[k]
+            new.table_references[bucket] = old.table_references[k]
 
 
 @compiled_without_refcounts

@@ -1,11 +1,11 @@
 """The hash table from ids to slots and to closed ids, the keyed hash of an id, and the fingerprint of features.
 
-The table has open addressing with linear probing; at most half of its places are in use, and a removal moves the ids
-that follow, so there are no tombstones. Each place has the hash of an id and a reference: a slot (0 or more) for an
+The table has open addressing with linear probing; at most half of its buckets are in use, and a removal moves the ids
+that follow, so there are no tombstones. Each bucket has the hash of an id and a reference: a slot (0 or more) for an
 open id, `closed_reference(k)` for the closed id with number k.
 
 The hash has a secret key (SipHash-1-3; Aumasson and Bernstein 2012), because the senders of records choose their ids:
-without the key, no sender can choose ids that share a place and so make the search slow. Each process draws a key and
+without the key, no sender can choose ids that share a bucket and so make the search slow. Each process draws a key and
 no topic has it; no result depends on the order of the table.
 """
 
@@ -19,8 +19,8 @@ from stream_app.join.constants import Counter, Setting
 from stream_app.join.layout import JoinArrays
 from stream_app.records import Floats, Longs, Words
 
-EMPTY_PLACE = -1
-"""The reference of a place of the table that holds no id."""
+EMPTY_BUCKET = -1
+"""The reference of a bucket of the table that holds no id."""
 
 _SipState: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
@@ -46,7 +46,7 @@ def closed_reference(number: Number) -> Number:
 
 @inlined_without_refcounts
 def closed_number(reference: Number) -> Number:
-    """Return the number of the closed id that a negative reference other than `EMPTY_PLACE` stands for."""
+    """Return the number of the closed id that a negative reference other than `EMPTY_BUCKET` stands for."""
     return -2 - reference
 
 
@@ -104,22 +104,22 @@ def fingerprint_of(features: Floats, start: Number, count: Number) -> np.uint64:
     """Return a 64-bit hash of the bits of `count` features; four chains run in parallel in the CPU's multipliers."""
     bits = features.view(np.uint32)
     one, two, three, four = _HASH_A, _HASH_B, ~_HASH_A, ~_HASH_B
-    place = start
+    at = start
     end = start + count
-    while place + 4 <= end:
-        one = (one ^ np.uint64(bits[place])) * _HASH_A
-        two = (two ^ np.uint64(bits[place + 1])) * _HASH_A
-        three = (three ^ np.uint64(bits[place + 2])) * _HASH_A
-        four = (four ^ np.uint64(bits[place + 3])) * _HASH_A
+    while at + 4 <= end:
+        one = (one ^ np.uint64(bits[at])) * _HASH_A
+        two = (two ^ np.uint64(bits[at + 1])) * _HASH_A
+        three = (three ^ np.uint64(bits[at + 2])) * _HASH_A
+        four = (four ^ np.uint64(bits[at + 3])) * _HASH_A
         one ^= one >> _SHIFT
         two ^= two >> _SHIFT
         three ^= three >> _SHIFT
         four ^= four >> _SHIFT
-        place += 4
-    while place < end:
-        one = (one ^ np.uint64(bits[place])) * _HASH_A
+        at += 4
+    while at < end:
+        one = (one ^ np.uint64(bits[at])) * _HASH_A
         one ^= one >> _SHIFT
-        place += 1
+        at += 1
     value = ((one * _HASH_B ^ two) * _HASH_B ^ three) * _HASH_B ^ four
     return value ^ (value >> _SHIFT)
 
@@ -136,45 +136,45 @@ def _same_id(left: Words, left_row: Number, right: Words, right_row: Number) -> 
 
 @inlined_without_refcounts
 def find_id(state: JoinArrays, value: np.uint64, ids: Words, row: Number) -> Number:
-    """Return the place of an id in the table, or the empty place where it would go."""
+    """Return the bucket of an id in the table, or the empty bucket where it would go."""
     mask = len(state.table_hashes) - 1
-    place = np.int64(value) & mask
-    while state.table_references[place] != EMPTY_PLACE:
-        if state.table_hashes[place] == value:
-            reference = state.table_references[place]
+    bucket = np.int64(value) & mask
+    while state.table_references[bucket] != EMPTY_BUCKET:
+        if state.table_hashes[bucket] == value:
+            reference = state.table_references[bucket]
             if reference >= 0:
                 if _same_id(ids, row, state.ids, reference):
-                    return place
+                    return bucket
             elif _same_id(ids, row, state.closed_ids, closed_row(state, closed_number(reference))):
-                return place
-        place = (place + 1) & mask
-    return place
+                return bucket
+        bucket = (bucket + 1) & mask
+    return bucket
 
 
 @inlined_without_refcounts
-def place_of_reference(state: JoinArrays, value: np.uint64, reference: Number) -> Number:
-    """Return the place of a reference that is in the table."""
+def bucket_of_reference(state: JoinArrays, value: np.uint64, reference: Number) -> Number:
+    """Return the bucket of a reference that is in the table."""
     mask = len(state.table_hashes) - 1
-    place = np.int64(value) & mask
-    while state.table_references[place] != reference:
-        place = (place + 1) & mask
-    return place
+    bucket = np.int64(value) & mask
+    while state.table_references[bucket] != reference:
+        bucket = (bucket + 1) & mask
+    return bucket
 
 
 @inlined_without_refcounts
-def remove_place(state: JoinArrays, place: Number) -> None:
-    """Empty a place, and move back each id after it that the place had pushed away from its home."""
+def remove_bucket(state: JoinArrays, bucket: Number) -> None:
+    """Empty a bucket, and move back each id after it that the bucket had pushed away from its home."""
     mask = len(state.table_hashes) - 1
-    hole = place
+    hole = bucket
     following = (hole + 1) & mask
-    while state.table_references[following] != EMPTY_PLACE:
+    while state.table_references[following] != EMPTY_BUCKET:
         home = np.int64(state.table_hashes[following]) & mask
         if ((following - home) & mask) >= ((following - hole) & mask):
             state.table_hashes[hole] = state.table_hashes[following]
             state.table_references[hole] = state.table_references[following]
             hole = following
         following = (following + 1) & mask
-    state.table_references[hole] = EMPTY_PLACE
+    state.table_references[hole] = EMPTY_BUCKET
     state.counters[Counter.TABLE_USED] -= 1
 
 
@@ -182,9 +182,9 @@ def remove_place(state: JoinArrays, place: Number) -> None:
 def insert_reference(state: JoinArrays, value: np.uint64, reference: Number) -> None:
     """Put the reference of an id that is not there yet into the table."""
     mask = len(state.table_hashes) - 1
-    place = np.int64(value) & mask
-    while state.table_references[place] != EMPTY_PLACE:
-        place = (place + 1) & mask
-    state.table_hashes[place] = value
-    state.table_references[place] = reference
+    bucket = np.int64(value) & mask
+    while state.table_references[bucket] != EMPTY_BUCKET:
+        bucket = (bucket + 1) & mask
+    state.table_hashes[bucket] = value
+    state.table_references[bucket] = reference
     state.counters[Counter.TABLE_USED] += 1

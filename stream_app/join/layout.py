@@ -57,7 +57,7 @@ class JoinArrays(NamedTuple):
         free: int32, a stack of the free slots; the first `counters[FREE]` are valid.
         pending_heap: int32, slots of pending examples, a binary heap by (time, arrival).
         waiting_heap: int32, slots of waiting labels, likewise.
-        heap_places: int32, where a slot is in its heap.
+        heap_indices: int32, where a slot is in its heap.
         features: float32 `[slots, d]`.
         scores: float32 `[learners, slots]`, each learner's P(class 1); kept here for learners and evaluation.
         states: uint8, `FREE_SLOT`, `IS_PENDING` or `IS_WAITING`.
@@ -89,7 +89,7 @@ class JoinArrays(NamedTuple):
     free: Integers
     pending_heap: Integers
     waiting_heap: Integers
-    heap_places: Integers
+    heap_indices: Integers
     features: Floats
     scores: Floats
     states: Bytes
@@ -132,7 +132,7 @@ BLOCKS = (
             BlockColumn("free", np.int32),
             BlockColumn("pending_heap", np.int32),
             BlockColumn("waiting_heap", np.int32),
-            BlockColumn("heap_places", np.int32),
+            BlockColumn("heap_indices", np.int32),
             BlockColumn("features", np.float32, elements_field=JoinField.FEATURES),
             BlockColumn("scores", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
             BlockColumn("states", np.uint8),

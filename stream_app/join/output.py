@@ -22,7 +22,7 @@ class JoinOutput(NamedTuple):
     lengths that are used. Slots that a call gives up are free only after it, so the results can name them.
 
     Attributes:
-        counts: int64 `[OUTPUT_KINDS]`, the number of operations, outcomes, dead letters, parked labels, released
+        counts: int64 `[OUTPUT_KINDS]`, the number of operations, outcomes, dead letters, waiting labels, released
             labels, reports and amendments.
         bounds: int64 `[s + 1, OUTPUT_KINDS]`, these numbers before each stream, and at the end.
         champions: int32 `[s]`, the champion of each stream during the call, a number among the stream's learners.
@@ -37,8 +37,8 @@ class JoinOutput(NamedTuple):
         dead_slots: int32, the slot of the label that waited; -1: the dead letter is the record at the position itself.
         dead_causes: uint8, `Cause`.
         dead_delays: int64, how late it was in milliseconds of stream time, see `label_causes`; 0 without a cause.
-        parked_slots: int32, the slot of each label that began to wait.
-        parked_positions: int32, its position.
+        waiting_slots: int32, the slot of each label that began to wait.
+        waiting_positions: int32, its position.
         released_slots: int32, the slot of each label that no longer waits.
         reports: int64 `[reports, REPORT_COLUMNS]`.
         amendments: int64 `[amendments, AMENDMENT_COLUMNS]`, closed ids whose class, or whose revision, has changed.
@@ -58,8 +58,8 @@ class JoinOutput(NamedTuple):
     dead_slots: Integers
     dead_causes: Bytes
     dead_delays: Longs
-    parked_slots: Integers
-    parked_positions: Integers
+    waiting_slots: Integers
+    waiting_positions: Integers
     released_slots: Integers
     reports: Longs
     amendments: Longs
@@ -89,8 +89,8 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         dead_slots=np.empty(closings, np.int32),
         dead_causes=np.empty(closings, np.uint8),
         dead_delays=np.empty(closings, np.int64),
-        parked_slots=np.empty(rows, np.int32),
-        parked_positions=np.empty(rows, np.int32),
+        waiting_slots=np.empty(rows, np.int32),
+        waiting_positions=np.empty(rows, np.int32),
         released_slots=np.empty(closings, np.int32),
         reports=np.empty((rows + streams, REPORT_COLUMNS), np.int64),
         amendments=np.empty((rows, AMENDMENT_COLUMNS), np.int64),
@@ -147,12 +147,12 @@ def add_dead_letter(
 
 
 @inlined_without_refcounts
-def add_parked(out: JoinOutput, slot: Number, position: Number) -> None:
+def add_waiting(out: JoinOutput, slot: Number, position: Number) -> None:
     """Append a label that begins to wait."""
-    row = out.counts[OutputKind.PARKED]
-    out.parked_slots[row] = slot
-    out.parked_positions[row] = position
-    out.counts[OutputKind.PARKED] = row + 1
+    row = out.counts[OutputKind.WAITING]
+    out.waiting_slots[row] = slot
+    out.waiting_positions[row] = position
+    out.counts[OutputKind.WAITING] = row + 1
 
 
 @inlined_without_refcounts

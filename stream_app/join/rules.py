@@ -72,7 +72,7 @@ from stream_app.join.expiry_heaps import (
     remove_slot,
 )
 from stream_app.join.id_table import (
-    EMPTY_PLACE,
+    EMPTY_BUCKET,
     closed_number,
     closed_row,
     find_id,
@@ -91,8 +91,8 @@ from stream_app.join.output import (
     add_dead_letter,
     add_operation,
     add_outcome,
-    add_parked,
     add_report,
+    add_waiting,
 )
 from stream_app.records import Operation
 
@@ -118,10 +118,10 @@ def apply_example(
     dimension = state.features.shape[1]
     start = batch.feature_starts[row]
     fingerprint = fingerprint_of(batch.features, start, dimension)
-    place = find_id(state, id_hash, batch.example_ids, row)
-    reference = state.table_references[place]
+    bucket = find_id(state, id_hash, batch.example_ids, row)
+    reference = state.table_references[bucket]
     label_waits = reference >= 0 and state.states[reference] == SlotState.WAITING
-    if reference != EMPTY_PLACE and not label_waits:
+    if reference != EMPTY_BUCKET and not label_waits:
         _repeat_example(state, batch, out, row, position, reference, fingerprint)
         return
     slot = take_slot(state, batch.example_ids, row, id_hash, time, offset)
@@ -131,34 +131,34 @@ def apply_example(
         state.features[slot, column] = batch.features[start + column]
     state.counters[Counter.EXAMPLES] += 1
     add_operation(out, Operation.PREDICT, slot, -1, position)
-    if reference == EMPTY_PLACE:
-        state.table_hashes[place] = id_hash
+    if reference == EMPTY_BUCKET:
+        state.table_hashes[bucket] = id_hash
         state.counters[Counter.TABLE_USED] += 1
     else:
         release_label(state, out, reference)
-    state.table_references[place] = slot
+    state.table_references[bucket] = slot
     if time < limit:
-        _close_late_example(state, out, slot, place, position)
+        _close_late_example(state, out, slot, bucket, position)
         if label_waits:
             add_dead_letter(out, position, LATE_LABEL, reference, LATE_EXAMPLE, limit - time)
     elif label_waits:
-        join_with_waiting_label(state, out, slot, reference, place, position)
+        join_with_waiting_label(state, out, slot, reference, bucket, position)
     else:
         _wait_for_label(state, out, slot, position)
 
 
 @inlined_without_refcounts
-def _close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, place: Number, position: Number) -> None:
+def _close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, bucket: Number, position: Number) -> None:
     """Close an example that had expired when it came: it was predicted, and is `unlabelled` at once."""
     state.counters[Counter.UNLABELLED] += 1
     outcome = add_outcome(out, position, UNLABELLED_KIND, slot, state.ids, slot)
     outcome["example_offset"] = state.offsets[slot]
-    remember_id(state, slot, place, UNLABELLED_KIND, np.int8(-1), 0)
+    remember_id(state, slot, bucket, UNLABELLED_KIND, np.int8(-1), 0)
 
 
 @inlined_without_refcounts
 def join_with_waiting_label(
-    state: JoinArrays, out: JoinOutput, slot: Number, label_slot: Number, place: Number, position: Number
+    state: JoinArrays, out: JoinOutput, slot: Number, label_slot: Number, bucket: Number, position: Number
 ) -> None:
     """Join an example with the label that came before it."""
     label = state.labels[label_slot]
@@ -168,7 +168,7 @@ def join_with_waiting_label(
     outcome["delay_ms"] = delay_ms
     outcome["example_offset"] = state.offsets[slot]
     outcome["label_offset"] = state.offsets[label_slot]
-    _learn_example(state, out, slot, label, state.revisions[label_slot], delay_ms, position, place)
+    _learn_example(state, out, slot, label, state.revisions[label_slot], delay_ms, position, bucket)
 
 
 @inlined_without_refcounts
@@ -216,14 +216,14 @@ def _learn_example(
     revision: Number,
     delay_ms: Number,
     position: Number,
-    place: Number,
+    bucket: Number,
 ) -> None:
     """Let the learners learn an example that was joined, count its label and remember its id."""
     add_operation(out, Operation.LEARN, slot, label, position)
     state.delays[bucket_of(delay_ms)] += 1
     state.counters[Counter.LABELLED] += 1
     state.counters[Counter.POSITIVES] += label
-    remember_id(state, slot, place, JOINED_KIND, np.int8(label), revision)
+    remember_id(state, slot, bucket, JOINED_KIND, np.int8(label), revision)
     if state.settings[Setting.CORRECTS] != 0:
         _remember_label_counts(state)
     if state.counters[Counter.LABELLED] % state.settings[Setting.EVERY_LABELS] == 0:
@@ -256,15 +256,15 @@ def apply_label(
         limit: Timestamps below this have expired.
     """
     id_hash = hash_id(state.settings, batch.label_ids, row)
-    place = find_id(state, id_hash, batch.label_ids, row)
-    reference = state.table_references[place]
-    if reference == EMPTY_PLACE:
+    bucket = find_id(state, id_hash, batch.label_ids, row)
+    reference = state.table_references[bucket]
+    if reference == EMPTY_BUCKET:
         if batch.label_times[row] < limit:
             add_dead_letter(out, position, ORPHAN_LABEL, -1, OLD_LABEL, limit - batch.label_times[row])
         elif batch.label_sizes[row] > state.settings[Setting.MAX_WAITING_BYTES]:
             add_dead_letter(out, position, ORPHAN_LABEL, -1, LARGE_LABEL, 0)
         else:
-            wait_for_example(state, batch, out, row, position, place, id_hash)
+            wait_for_example(state, batch, out, row, position, bucket, id_hash)
     elif reference < 0:
         closed = closed_row(state, closed_number(reference))
         if state.closed_outcomes[closed] != JOINED_KIND:
@@ -279,7 +279,7 @@ def apply_label(
         else:
             repeat_label(state, batch, out, row, position, state.labels[reference])
     else:
-        _join_with_pending_example(state, batch, out, row, position, reference, place)
+        _join_with_pending_example(state, batch, out, row, position, reference, bucket)
 
 
 @inlined_without_refcounts
@@ -312,7 +312,7 @@ def wait_for_example(
     out: JoinOutput,
     row: Number,
     position: Number,
-    place: Number,
+    bucket: Number,
     id_hash: np.uint64,
 ) -> None:
     """Let a label wait for its example; the oldest labels become dead letters if too many, or too many bytes, wait."""
@@ -320,13 +320,13 @@ def wait_for_example(
     state.labels[slot] = batch.labels[row]
     state.revisions[slot] = batch.revisions[row]
     state.states[slot] = SlotState.WAITING
-    state.table_hashes[place] = id_hash
-    state.table_references[place] = slot
+    state.table_hashes[bucket] = id_hash
+    state.table_references[bucket] = slot
     state.counters[Counter.TABLE_USED] += 1
     push_slot(state, state.waiting_heap, Counter.WAITING, slot)
     state.fingerprints[slot] = np.uint64(batch.label_sizes[row])
     state.counters[Counter.WAITING_BYTES] += batch.label_sizes[row]
-    add_parked(out, slot, position)
+    add_waiting(out, slot, position)
     for _ in range(MAX_EVICTIONS):
         if state.counters[Counter.WAITING] > state.settings[Setting.MAX_WAITING]:
             close_waiting_label(state, out, state.waiting_heap[0], position, TOO_MANY_LABELS)
@@ -338,7 +338,7 @@ def wait_for_example(
 
 @inlined_without_refcounts
 def _join_with_pending_example(
-    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, slot: Number, place: Number
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, slot: Number, bucket: Number
 ) -> None:
     """Join a label with the example that waits for it."""
     remove_slot(state, state.pending_heap, Counter.PENDING, slot)
@@ -350,7 +350,7 @@ def _join_with_pending_example(
     outcome["delay_ms"] = delay_ms
     outcome["example_offset"] = state.offsets[slot]
     outcome["label_offset"] = batch.label_offsets[row]
-    _learn_example(state, out, slot, label, batch.revisions[row], delay_ms, position, place)
+    _learn_example(state, out, slot, label, batch.revisions[row], delay_ms, position, bucket)
 
 
 # Any record -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One call over many streams: apply each stream's records, then put the learners' answers beside its outcomes.
 
 `wanting` says which streams must grow first, `run_segment` applies the records of one stream, and after its learners
-have answered, `settle_segment` and, with corrections, `settle_answers` complete the output. The `prefetch_` functions
+have answered, `complete_outcomes` and, with corrections, `keep_answers` complete the output. The `prefetch_` functions
 load into the CPU's cache what the segments that follow will need.
 """
 
@@ -167,7 +167,7 @@ def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
 
 
 @inlined_without_refcounts
-def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
+def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
     """Fill `learner` and `score` of the outcomes of one segment, once its learners have answered.
 
     Args:
@@ -187,7 +187,7 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
 
 
 @inlined_without_refcounts
-def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
+def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
     """Keep what was predicted with the closed ids of one segment, and fill `Amendment.ANSWERS` of its amendments.
 
     Call it only with corrections, and once for each segment, after all learners of the stream have answered.

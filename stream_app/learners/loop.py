@@ -64,14 +64,14 @@ def prefetch_descriptor(learner: int) -> None:
 
 
 @inlined_without_refcounts
-def _prefetch_state(learner: int, part: int, parts: int) -> None:
-    """Begin to load one of `parts` equal parts of a learner's state, after its descriptor was loaded.
+def _prefetch_state(learner: int, share: int, shares: int) -> None:
+    """Begin to load one of `shares` equal shares of a learner's state, after its descriptor was loaded.
 
-    A learner's operations each load a part of the learner that comes next, so that the loads do not come all at once.
+    A learner's operations each load a share of the learner that comes next, so that the loads do not come all at once.
     """
     descriptor = longs_at(learner)
-    size = (descriptor[_BLOCK + 1] // parts + CACHE_LINE_BYTES) & -CACHE_LINE_BYTES
-    prefetch_all(descriptor[_BLOCK] + part * size, size)
+    size = (descriptor[_BLOCK + 1] // shares + CACHE_LINE_BYTES) & -CACHE_LINE_BYTES
+    prefetch_all(descriptor[_BLOCK] + share * size, size)
 
 
 @inlined
@@ -126,7 +126,7 @@ def _report(learner: LearnerView, updates: int, reports: Pointer, at: int) -> No
 
 
 @compiled
-def run_part(
+def run_segment(
     descriptor: Pointer, buffers: OperationBuffers, begin: int, end: int, report: int, keep: bool, following: int
 ) -> None:
     """Carry out the operations from `begin` to `end`.
@@ -171,7 +171,7 @@ def run_part(
 @compiled
 def run(learner: int, buffers: int, operations: int) -> None:
     """Carry out this many operations; learner and buffers are the addresses of their descriptors."""
-    run_part(longs_at(learner), buffers_of(longs_at(buffers)), ZERO, operations, ZERO, False, ZERO)
+    run_segment(longs_at(learner), buffers_of(longs_at(buffers)), ZERO, operations, ZERO, False, ZERO)
 
 
 # The steps of the loop, for models that are not compiled --------------------------------------------------------------

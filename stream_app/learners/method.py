@@ -82,7 +82,7 @@ def _nothing_erased(_tables: MethodTables, _queue: int, _gone: NDArray[np.bool_]
     pass
 
 
-class Method(NamedTuple):
+class RunningMethod(NamedTuple):
     """A method with its state.
 
     Attributes:
@@ -274,4 +274,4 @@ class LearningMethod(NamedTuple):
 
     name: str
     functions: Functions
-    make: Callable[[LearnerSettings, int, bytes], Method]
+    make: Callable[[LearnerSettings, int, bytes], RunningMethod]

@@ -16,7 +16,7 @@ from stream_app.jit.memory import address_of, aligned_block
 from stream_app.jit.tables import SharedBuffers, descriptor_of, pack, with_shared_buffers
 from stream_app.learners import loop
 from stream_app.learners.api import REPORT_COLUMNS, Answers, Operations, check
-from stream_app.learners.method import Method, State
+from stream_app.learners.method import RunningMethod, State
 from stream_app.learners.method_state import MethodTables, source_of
 from stream_app.learners.methods.erasing import erase_queued
 from stream_app.learners.moments import moments_by_name
@@ -77,7 +77,7 @@ class OnlineLearner:
 
     def __init__(
         self,
-        method: Method,
+        method: RunningMethod,
         model: DenseNetworks | Models,
         features: int,
         *,
@@ -158,7 +158,7 @@ class OnlineLearner:
         return self._parts
 
     @property
-    def _own_method(self) -> Method:
+    def _own_method(self) -> RunningMethod:
         """The method with the state in this learner's memory."""
         return self._method._replace(tables=self._all.method)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from stream_app.config import LearnerSettings
-from stream_app.learners.method import LearningMethod, Method
+from stream_app.learners.method import LearningMethod, RunningMethod
 from stream_app.learners.methods.adaptive_cs import ADAPTIVE_CS
 from stream_app.learners.methods.areba import AREBA
 from stream_app.learners.methods.baseline import BASELINE
@@ -20,7 +20,7 @@ METHODS: Mapping[str, LearningMethod] = MappingProxyType(
 """By the name that a configuration uses."""
 
 
-def new_method(method: LearningMethod, settings: LearnerSettings, features: int, seed: bytes) -> Method:
+def new_method(method: LearningMethod, settings: LearnerSettings, features: int, seed: bytes) -> RunningMethod:
     """Make a new method, which the compiled loop knows by its place here; see `LearningMethod.make`."""
     made = method.make(settings, features, seed)
     state = made.tables.state._replace(kind=list(METHODS).index(method.name))

@@ -104,7 +104,7 @@ class _Stream:
         self.learners[metric.learner] = metric
 
 
-class Model:
+class LiveModel:
     """The figures of the streams of one application.
 
     The streams are the configured streams and the streams that have an output. Examples and dead letters of other names

@@ -8,7 +8,7 @@ from stream_app.backends.following import FollowableCluster
 from stream_app.config import Config
 from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.monitor.figures import LiveFigures
-from stream_app.monitor.model import Model
+from stream_app.monitor.model import LiveModel
 from stream_app.record_columns import RawRecords
 from stream_app.records import Act, Commit, Metric, Outcome, Prediction, stream_of_key
 from stream_app.serialization.avro import Record
@@ -69,7 +69,7 @@ class Watcher:
         config: Config,
         clock: Clock,
         *,
-        model: Model | None = None,
+        model: LiveModel | None = None,
         tails: Mapping[str, int] = TAILS,
     ) -> None:
         self._cluster = cluster
@@ -77,7 +77,7 @@ class Watcher:
         self._wire_format = format_of(config.serialization)
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
         self._tails = tails
-        self.model = Model(config.streams) if model is None else model
+        self.model = LiveModel(config.streams) if model is None else model
         found = cluster.topics(self._kinds)
         missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
         if missing:

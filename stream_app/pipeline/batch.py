@@ -202,9 +202,9 @@ def _compare_keys(keys: CellArrays, named: _Named, known: NameTable, new: NameTa
             continue
         number = named.streams[row]
         names = known if number < len(known.hashes) else new
-        place = number if number < len(known.hashes) else number - len(known.hashes)
-        first = names.ends[place]
-        length = names.ends[place + 1] - first
+        entry = number if number < len(known.hashes) else number - len(known.hashes)
+        first = names.ends[entry]
+        length = names.ends[entry + 1] - first
         differs = np.uint8(keys.lengths[row] != length)
         if differs == 0:
             for i in range(length):

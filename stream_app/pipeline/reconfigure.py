@@ -32,7 +32,7 @@ from stream_app.pipeline.stream_state import (
     without_seen,
 )
 from stream_app.records import Longs, Operation
-from stream_app.snapshot.format import Arrays, Columns, named, part_of
+from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
 _NOWHERE = -1
 
@@ -78,25 +78,25 @@ def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[_Origin]
 def _carry_over(old: Stream, new: Stream, origins: Sequence[_Origin], join: JoinSettings, same_detector: bool) -> None:
     state = StreamState(old)
     core = state.core_state()
-    places = np.full(len(old.learner_names), _NOWHERE)
+    numbers = np.full(len(old.learner_names), _NOWHERE)
     for number, origin in enumerate(origins):
         if origin.number != _NOWHERE:
-            places[origin.number] = number
+            numbers[origin.number] = number
     kept: Columns = {name: array for name, array in core.items() if not name.startswith(("learner.", "sums."))}
     first, end = state.closed_span()
     first = max(first, end - join.max_closed_per_stream)
-    kept["counters"] = with_champion(core, places)
+    kept["counters"] = with_champion(core, numbers)
     kept["counters"][KEPT_COUNTERS.index(Counter.CLOSED_FIRST)] = first
     for number, origin in enumerate(origins):
         kept |= named(f"learner.{number}.", _learner(core, new, number, origin))
         kept |= named(f"sums.{number}.", _sums(core, new, number, origin, same_detector))
-    pending = _pending(state, new, origins, places)
+    pending = _pending(state, new, origins, numbers)
     load_stream(new, kept, pending, _closed(state.closed_rows(first, end), origins, join.corrections))
     _see(new, origins, len(pending["ids"]))
 
 
 def _learner(core: Arrays, new: Stream, number: int, origin: _Origin) -> Columns:
-    known = part_of(core, f"learner.{origin.number}.")
+    known = without_prefix(core, f"learner.{origin.number}.")
     if new.learners and (origin.restarts or not known):
         return without_seen(new.learners[number].arrays())
     return known
@@ -106,17 +106,17 @@ def _sums(core: Arrays, new: Stream, number: int, origin: _Origin, same_detector
     """Return prequential sums and the change monitor's state; another detector starts from the beginning."""
     new.changes[number].begin_after(counter_of(core, Counter.LABELLED))
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
-    known = part_of(core, f"sums.{origin.number}.")
+    known = without_prefix(core, f"sums.{origin.number}.")
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
 
 
-def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], places: Longs) -> Columns:
+def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], numbers: Longs) -> Columns:
     """Return the rows of pending examples, with a column for each learner as there are now."""
     before = state.pending_rows(state.pending_arrivals())
     count = len(before["ids"])
     rows = {name: array for name, array in before.items() if not name.startswith(f"{SEEN}.")}
     rows["features"] = np.reshape(before["features"], (count, new.features))
-    rows["champions"] = places[before["champions"]].astype(np.int32)
+    rows["champions"] = numbers[before["champions"]].astype(np.int32)
     scores, classes = np.zeros((count, len(origins)), np.float32), np.full((count, len(origins)), UNPREDICTED, np.int8)
     for number, origin in enumerate(origins):
         if origin.number != _NOWHERE:

@@ -1,7 +1,7 @@
-"""The streams of a task: their names, numbers and addresses, and the rounds in which they take a batch.
+"""The streams of a task: their names, numbers and addresses, and the stretches in which they take a batch.
 
-A batch runs in rounds. In each round, the records of every stream up to its next control record are applied, and then
-that control record. Nearly all batches have no control record, and so one round.
+A batch is taken in stretches. A stretch has the records of every stream up to its next control record, which is applied
+after it. Nearly all batches have no control record, and so one stretch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +28,10 @@ from stream_app.pipeline.steps.evaluate import evaluate
 from stream_app.pipeline.steps.join_and_learn import (
     LearnerAnswers,
     answers_of,
+    complete_outcomes,
     join_and_learn,
+    keep_answers,
     learn_interpreted,
-    settle_answers,
-    settle_outcomes,
 )
 from stream_app.pipeline.steps.output_rows import Owners, outcome_rows, prediction_rows
 from stream_app.pipeline.steps.route import group_by_stream
@@ -47,8 +47,8 @@ NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED = 0, 1, 2, 3, 4
 LEARNER_COLUMNS = 5
 
 
-class Round(NamedTuple):
-    """The work of one round.
+class Stretch(NamedTuple):
+    """The records of a batch up to the next control record of each stream.
 
     Attributes:
         streams: int32 `[s]`, the streams that take part, ascending.
@@ -59,8 +59,8 @@ class Round(NamedTuple):
     segments: Segments
 
 
-class _RoundResult(NamedTuple):
-    """A round after the steps join and learn.
+class _Joined(NamedTuple):
+    """A stretch after the steps join and learn.
 
     Attributes:
         streams: int32 `[s]`, the streams of the segments.
@@ -188,10 +188,10 @@ class Streams:
 
     # The steps of a batch -------------------------------------------------------------------------------------------
 
-    def rounds(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[Round]:
-        """Yield the rounds of a batch; the caller carries each out before it asks for the next one.
+    def stretches(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[Stretch]:
+        """Yield the stretches of a batch; the caller takes each before it asks for the next one.
 
-        After a round, its `promote` and `erase` marks are applied: they change what the records after the mark meet.
+        After a stretch, its `promote` and `erase` marks are applied: they change what the records after the mark meet.
 
         Args:
             batch: The batch.
@@ -204,23 +204,23 @@ class Streams:
         while len(which):
             stops, advances, at = ends.copy(), np.full(len(which), NO_LONG), np.zeros(len(which), np.int32)
             promoted, erasing = [], []
-            for part, own in marks.items():
-                place, mark = own.pop()
-                stops[part], at[part] = place, positions[place]
-                stream = self._streams[which[part]]
+            for segment, own in marks.items():
+                index, mark = own.pop()
+                stops[segment], at[segment] = index, positions[index]
+                stream = self._streams[which[segment]]
                 if mark.kind is MarkKind.PROMOTE:
-                    promoted.append((stream, mark.learner, int(at[part])))
+                    promoted.append((stream, mark.learner, int(at[segment])))
                 elif mark.kind is MarkKind.ERASE:
-                    erasing.append((int(which[part]), ErasedIds(mark.stream, mark.digests or ""), int(at[part])))
+                    erasing.append((int(which[segment]), ErasedIds(mark.stream, mark.digests or ""), int(at[segment])))
                 elif mark.kind is MarkKind.ADVANCE and stream.match_mark(
-                    Side(int(batch.merged.sides[at[part]])), int(mark.time_ms or 0)
+                    Side(int(batch.merged.sides[at[segment]])), int(mark.time_ms or 0)
                 ):
-                    advances[part] = int(mark.time_ms or 0)
+                    advances[segment] = int(mark.time_ms or 0)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
-                taking_part = which[todo]
+                chosen = which[todo]
                 rest = begins[todo], stops[todo], positions, advances[todo], at[todo]
-                yield Round(taking_part, Segments(self._joins[taking_part], *rest))
+                yield Stretch(chosen, Segments(self._joins[chosen], *rest))
             for stream, learner, position in promoted:
                 if not stream.promote(learner):
                     collector.bury(position, Reason.UNKNOWN_LEARNER)
@@ -228,7 +228,7 @@ class Streams:
                 self._erase(number, ids, position, collector)
             # Only streams that had a mark may have records after it.
             following = np.array(sorted(marks), np.intp)
-            marks = {k: marks[part] for k, part in enumerate(following.tolist()) if marks[part]}
+            marks = {k: marks[segment] for k, segment in enumerate(following.tolist()) if marks[segment]}
             which, begins, ends = which[following], stops[following] + 1, ends[following]
 
     def _erase(self, number: int, ids: ErasedIds, position: int, collector: Collector) -> None:
@@ -239,30 +239,30 @@ class Streams:
         close(left, self, collector, position, Cause.ERASED)
         collector.erased(erased)
 
-    def join_and_learn(self, batch: InputBatch, work: Round) -> _RoundResult:
-        """Carry out the steps join and learn of a round: one compiled call, then the learners that are not compiled."""
-        which, segments = work
+    def join_and_learn(self, batch: InputBatch, stretch: Stretch) -> _Joined:
+        """Carry out the steps join and learn: one compiled call, then the learners that are not compiled."""
+        which, segments = stretch
         growing, closings = wanting(segments)
-        for part in growing.tolist():
-            self._streams[which[part]].make_room(int(segments.ends[part] - segments.starts[part]))
+        for segment in growing.tolist():
+            self._streams[which[segment]].make_room(int(segments.ends[segment] - segments.starts[segment]))
         out, learners = output_of(segments, closings), self._learners[which]
         answers = answers_of(learners.shape[1], len(out.codes), len(out.reports))
         join_and_learn(batch.merged, segments, np.ascontiguousarray(learners[:, :, DESCRIPTOR]), out, answers)
-        for part, k in np.argwhere(learners[:, :, INTERPRETED]).tolist():
-            learn_interpreted(self._streams[which[part]], k, part, out, answers)
-            settle_outcomes(segments.joins[part], part, out)
+        for segment, k in np.argwhere(learners[:, :, INTERPRETED]).tolist():
+            learn_interpreted(self._streams[which[segment]], k, segment, out, answers)
+            complete_outcomes(segments.joins[segment], segment, out)
         if self._settings.join.corrections == "correct":
-            settle_answers(segments, out)
-            for row, part in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
-                self._streams[which[part]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
-        return _RoundResult(which, learners, out, answers)
+            keep_answers(segments, out)
+            for row, segment in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
+                self._streams[which[segment]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
+        return _Joined(which, learners, out, answers)
 
-    def evaluate(self, result: _RoundResult, collector: Collector) -> None:
-        """Carry out the step evaluate of a round: score the predictions; add a record of metrics at each report."""
+    def evaluate(self, result: _Joined, collector: Collector) -> None:
+        """Carry out the step evaluate of a stretch: score the predictions; add a record of metrics at each report."""
         which, learners, out, answers = result
         scores = evaluate(learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
-        for report, part in enumerate(_segments_of(out, OutputKind.REPORTS)):
-            stream, counts = self._streams[which[part]], out.reports[report]
+        for report, segment in enumerate(_segments_of(out, OutputKind.REPORTS)):
+            stream, counts = self._streams[which[segment]], out.reports[report]
             if not counts[1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
             position = int(scores.positions[report])
@@ -272,8 +272,8 @@ class Streams:
                 metric = stream.metric(k, counts, answers.reports[k, report], scores.sums[k, report], change, time_ms)
                 collector.metric(position, metric)
 
-    def collect(self, batch: InputBatch, result: _RoundResult, collector: Collector) -> None:
-        """Hand the predictions, outcomes and dead letters of a round to the collector."""
+    def collect(self, batch: InputBatch, result: _Joined, collector: Collector) -> None:
+        """Hand the predictions, outcomes and dead letters of a stretch to the collector."""
         which, learners, out, answers = result
         owners = Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))
         every = self._settings.predictions == "all"
@@ -283,20 +283,20 @@ class Streams:
 
     def _collect_dead(self, batch: InputBatch, which: Integers, out: JoinOutput, collector: Collector) -> None:
         """Keep the labels that began to wait as they came, hand out dead letters, drop labels that no longer wait."""
-        for row, part in enumerate(_segments_of(out, OutputKind.PARKED)):
-            waiting = self._streams[which[part]].waiting
-            waiting[int(out.parked_slots[row])] = batch.original(int(out.parked_positions[row]))
-        for row, part in enumerate(_segments_of(out, OutputKind.DEAD)):
+        for row, segment in enumerate(_segments_of(out, OutputKind.WAITING)):
+            waiting = self._streams[which[segment]].waiting
+            waiting[int(out.waiting_slots[row])] = batch.original(int(out.waiting_positions[row]))
+        for row, segment in enumerate(_segments_of(out, OutputKind.DEAD)):
             position, slot = int(out.dead_positions[row]), int(out.dead_slots[row])
             reason = Reason(int(out.dead_reasons[row]))
             why = Cause(int(out.dead_causes[row])), int(out.dead_delays[row])
             if slot < 0:
                 collector.bury(position, reason, *why)
             else:
-                stream = self._streams[which[part]]
+                stream = self._streams[which[segment]]
                 collector.dead(position, DeadLetterRow(reason, stream.waiting[slot], stream.name, *why))
-        for row, part in enumerate(_segments_of(out, OutputKind.RELEASED)):
-            del self._streams[which[part]].waiting[int(out.released_slots[row])]
+        for row, segment in enumerate(_segments_of(out, OutputKind.RELEASED)):
+            del self._streams[which[segment]].waiting[int(out.released_slots[row])]
 
 
 def _segments_of(out: JoinOutput, kind: int) -> Sequence[int]:
@@ -318,12 +318,12 @@ def _widened(array: NDArray[Any], *shape: int) -> NDArray[Any]:
 def _marks(
     batch: InputBatch, streams: Integers, positions: Integers, which: Integers, starts: Longs
 ) -> dict[int, list[tuple[int, Mark]]]:
-    """Return the control records of each entry of `which`, the last one first, with their places in `positions`."""
+    """Return the control records of each entry of `which`, the last one first, with their indices in `positions`."""
     found: dict[int, list[tuple[int, Mark]]] = {}
     for position, mark in reversed(batch.marks()):
         if streams[position] >= 0:
-            part = int(np.searchsorted(which, streams[position]))
-            own = positions[starts[part] : starts[part + 1]]
-            place = int(starts[part] + np.searchsorted(own, position))
-            found.setdefault(part, []).append((place, mark))
+            segment = int(np.searchsorted(which, streams[position]))
+            own = positions[starts[segment] : starts[segment + 1]]
+            index = int(starts[segment] + np.searchsorted(own, position))
+            found.setdefault(segment, []).append((index, mark))
     return found

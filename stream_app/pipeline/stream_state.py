@@ -15,7 +15,7 @@ from stream_app.join import constants as join
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
-from stream_app.snapshot.format import Arrays, Columns, named, part_of
+from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
 _PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
 _WAITING_COLUMNS = ("ids", "times", "arrivals", "offsets", "labels", "revisions")
@@ -44,7 +44,7 @@ KEPT_COUNTERS = (
     join.Counter.POSITIVES,
     join.Counter.CORRECTED_POSITIVES,
 )
-"""The counters that a snapshot has; the others count slots and places of the table."""
+"""The counters that a snapshot has; the others count slots and buckets of the table."""
 
 SEEN = "seen"
 """A learner's array by slot: the features as scaled when the example was predicted."""
@@ -150,42 +150,42 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         StateError: The arrays do not belong to such a stream.
         KeyError: An array is missing.
     """
-    waiting = part_of(core, "waiting.")
+    waiting = without_prefix(core, "waiting.")
     _check(stream, core, pending, waiting, closed)
-    awaited, parked = len(pending["ids"]), len(waiting["ids"])
-    stream.make_room(awaited + parked)
-    stream.join.reserve(awaited + parked, len(closed["closed_ids"]))
+    pending_rows, waiting_rows = len(pending["ids"]), len(waiting["ids"])
+    stream.make_room(pending_rows + waiting_rows)
+    stream.join.reserve(pending_rows + waiting_rows, len(closed["closed_ids"]))
     state = stream.join.arrays()
     state["counters"][list(KEPT_COUNTERS)] = core["counters"]
     state["delays"][core["delays"]] = core["delay_counts"]
     for name in _PENDING_COLUMNS:
-        state[name][:awaited] = pending[name]
+        state[name][:pending_rows] = pending[name]
     for name in ("scores", "classes"):
-        state[name][:, :awaited] = pending[name].T
+        state[name][:, :pending_rows] = pending[name].T
     for name in _WAITING_COLUMNS:
-        state[name][awaited : awaited + parked] = waiting[name]
+        state[name][pending_rows : pending_rows + waiting_rows] = waiting[name]
     rows = (counter_of(core, join.Counter.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
         state["closed_times"]
     )
     for name in _closed_columns(state):
         state[name][rows] = closed[name]
-    originals = _originals_of(part_of(core, "originals."))
-    state["fingerprints"][awaited : awaited + parked] = list(map(size_of, originals))
-    stream.join.index(awaited, parked)
-    stream.waiting = dict(zip(range(awaited, awaited + parked), originals, strict=True))
+    originals = _originals_of(without_prefix(core, "originals."))
+    state["fingerprints"][pending_rows : pending_rows + waiting_rows] = list(map(size_of, originals))
+    stream.join.index(pending_rows, waiting_rows)
+    stream.waiting = dict(zip(range(pending_rows, pending_rows + waiting_rows), originals, strict=True))
     stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
     for number, learner in enumerate(stream.learners):
-        learner.load(_learner_arrays(learner.arrays(), part_of(core, f"learner.{number}."), pending, number))
+        learner.load(_learner_arrays(learner.arrays(), without_prefix(core, f"learner.{number}."), pending, number))
     for number, (sums, change) in enumerate(zip(stream.prequential, stream.changes, strict=True)):
-        sums.load(part_of(core, f"sums.{number}."))
-        change.load(part_of(core, f"sums.{number}."))
+        sums.load(without_prefix(core, f"sums.{number}."))
+        change.load(without_prefix(core, f"sums.{number}."))
 
 
-def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
-    """Return the counters with the champion's new number; `places` is int64, the new number of each old learner."""
+def with_champion(core: Arrays, numbers: Longs) -> NDArray[Any]:
+    """Return the counters with the champion's new number; `numbers` is int64, the new number of each old learner."""
     counters = np.array(core["counters"])
     at = KEPT_COUNTERS.index(join.Counter.CHAMPION)
-    counters[at] = places[counters[at]]
+    counters[at] = numbers[counters[at]]
     return counters
 
 
@@ -248,18 +248,18 @@ NONE = -1
 
 def _columns_of(records: Sequence[OriginalRecord]) -> Columns:
     """Return records in columns: all their bytes, one value after the other, and the lengths."""
-    parts: list[bytes | None] = []
+    pieces: list[bytes | None] = []
     for record in records:
-        parts += [record.key, record.value]
+        pieces += [record.key, record.value]
         for name, value in record.headers:
-            parts += [name.encode(), value]
+            pieces += [name.encode(), value]
     return {
         "sides": np.array([int(record.side) for record in records], np.uint8),
         "offsets": np.array([record.offset for record in records], np.int64),
         "timestamps": np.array([record.timestamp_ms for record in records], np.int64),
         "headers": np.array([len(record.headers) for record in records], np.int64),
-        "lengths": np.array([NONE if part is None else len(part) for part in parts], np.int64),
-        "bytes": np.frombuffer(b"".join(part for part in parts if part), np.uint8),
+        "lengths": np.array([NONE if piece is None else len(piece) for piece in pieces], np.int64),
+        "bytes": np.frombuffer(b"".join(piece for piece in pieces if piece), np.uint8),
     }
 
 
@@ -274,20 +274,20 @@ def _originals_of(columns: Mapping[str, NDArray[Any]]) -> list[OriginalRecord]:
     wanted = int(sum(2 + 2 * count for count in columns["headers"].tolist()))
     if held != len(columns["bytes"]) or wanted != len(lengths) or min(lengths, default=0) < NONE:
         raise StateError("waiting labels: the lengths do not match the bytes")
-    parts = iter(_cut(columns["bytes"], lengths))
+    pieces = iter(_cut(columns["bytes"], lengths))
     records = []
     names = ("sides", "offsets", "timestamps", "headers")
     for side, offset, timestamp_ms, headers in zip(*(columns[name].tolist() for name in names), strict=True):
-        key, value = next(parts), next(parts)
-        named = [((next(parts) or b"").decode(), next(parts)) for _ in range(headers)]
+        key, value = next(pieces), next(pieces)
+        named = [((next(pieces) or b"").decode(), next(pieces)) for _ in range(headers)]
         records.append(OriginalRecord(Side(side), offset, timestamp_ms, key, value, named))
     return records
 
 
 def _cut(content: Bytes, lengths: Sequence[int]) -> list[bytes | None]:
-    start, parts = 0, []
+    start, pieces = 0, []
     whole = content.tobytes()
     for length in lengths:
-        parts.append(None if length == NONE else whole[start : start + length])
+        pieces.append(None if length == NONE else whole[start : start + length])
         start += max(0, length)
-    return parts
+    return pieces

@@ -23,7 +23,7 @@ from stream_app.pipeline.steps.routed import Routed, columns_to_route, judged, s
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
-from stream_app.pipeline.transaction_bounds import Room, Rules, columns_of, costs_of, fitting
+from stream_app.pipeline.transaction_bounds import BoundSettings, Room, columns_of, costs_of, fitting
 from stream_app.record_columns import RawRecords
 from stream_app.records import (
     ADOPT,
@@ -206,8 +206,8 @@ class Task:
         """Carry an opened batch through the other steps: join, learn, evaluate, encode.
 
         Join and learn are one compiled call over the streams in turn: a learner needs the examples of its stream while
-        they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated in rounds if
-        the batch has control records.
+        they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated for
+        each stretch if the batch has control records.
         """
         collector = Collector(batch)
         for leftovers in self._leftovers:
@@ -215,8 +215,8 @@ class Task:
         self._leftovers.clear()
         routed = self._route(batch, collector)
         streams = routed.streams
-        for work in self._streams.rounds(batch, streams, collector):
-            result = self._streams.join_and_learn(batch, work)
+        for stretch in self._streams.stretches(batch, streams, collector):
+            result = self._streams.join_and_learn(batch, stretch)
             self._streams.evaluate(result, collector)
             self._streams.collect(batch, result, collector)
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
@@ -228,7 +228,7 @@ class Task:
     def fitting(self, batch: InputBatch, room: Room) -> tuple[int, int]:
         """Return how many of its first examples and labels surely fit into this room of a transaction; 0 if none do."""
         new = {name for side in batch.decoded for name in side.stream_names}
-        rules = Rules(
+        settings = BoundSettings(
             max((len(self.settings.of_stream(name).learners) for name in new), default=0),
             self.settings.metrics.every_labels,
             self.settings.predictions == "all",
@@ -238,7 +238,7 @@ class Task:
         costs = costs_of(batch, max(longest, self._streams.longest_name), self._inputs.names)
         reset_bytes = sum(leftovers.bytes(costs) for leftovers in self._leftovers)
         remaining = room.less(self.reset_records, reset_bytes)
-        return fitting(batch, columns_of(batch, (one, two)), self._streams.table, rules, costs, remaining)
+        return fitting(batch, columns_of(batch, (one, two)), self._streams.table, settings, costs, remaining)
 
     @property
     def reset_records(self) -> int:

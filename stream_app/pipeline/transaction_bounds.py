@@ -70,7 +70,7 @@ class Costs(NamedTuple):
     letter: int
 
 
-class Rules(NamedTuple):
+class BoundSettings(NamedTuple):
     """Settings: the most learners of a new stream, labels between two reports, whether all predictions are written."""
 
     learners: int
@@ -145,7 +145,13 @@ def _largest(state: JoinArrays, length: Number) -> int:
 
 @compiled_without_refcounts
 def _touch(
-    batch: JoinInput, count: int, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, touched: _Touched
+    batch: JoinInput,
+    count: int,
+    columns: Columns,
+    table: StreamTable,
+    settings: BoundSettings,
+    costs: Costs,
+    touched: _Touched,
 ) -> tuple[int, int]:
     """Bound the outputs of the first records themselves, in records and bytes; fill `touched`."""
     records, size, fresh = 0, 0, 0
@@ -154,7 +160,7 @@ def _touch(
         kind = columns.kinds[0][row] if example else columns.kinds[1][row]
         stream = columns.streams[0][row] if example else columns.streams[1][row]
         own = columns.sizes[0][row] if example else columns.sizes[1][row]
-        learners = table.learners[stream] if stream >= 0 else rules.learners
+        learners = table.learners[stream] if stream >= 0 else settings.learners
         records += 1
         size += max(costs.outcome, own + costs.letter)
         if kind == _MARK:
@@ -168,7 +174,7 @@ def _touch(
         if kind != _DATA:
             continue
         if example:
-            predictions = learners if rules.every else 1
+            predictions = learners if settings.every else 1
             records += predictions
             size += predictions * costs.prediction
         if stream < 0:
@@ -182,13 +188,13 @@ def _touch(
         else:
             touched.labels[stream] += 1
             touched.label_bytes[stream] += own
-    reports = fresh // rules.every_labels * rules.learners
+    reports = fresh // settings.every_labels * settings.learners
     return records + reports, size + reports * costs.metric
 
 
 @compiled_without_refcounts
 def _closed(
-    table: StreamTable, rules: Rules, costs: Costs, touched: _Touched, left: int, looks: bool
+    table: StreamTable, settings: BoundSettings, costs: Costs, touched: _Touched, left: int, looks: bool
 ) -> tuple[int, int]:
     """Bound the outputs of open ids that these records close, and the metrics, in records and bytes.
 
@@ -202,7 +208,7 @@ def _closed(
             continue
         descriptor = longs_at(table.joins[stream])
         counters = longs_at(descriptor[JoinField.FIXED])
-        reports = (counters[Counter.LABELLED] % rules.every_labels + examples + labels) // rules.every_labels
+        reports = (counters[Counter.LABELLED] % settings.every_labels + examples + labels) // settings.every_labels
         records += reports * table.learners[stream]
         size += reports * table.learners[stream] * costs.metric
         pending, waiting = counters[Counter.PENDING], counters[Counter.WAITING]
@@ -245,7 +251,13 @@ def _closed(
 
 @compiled
 def _bound(
-    batch: JoinInput, count: int, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, room: Room
+    batch: JoinInput,
+    count: int,
+    columns: Columns,
+    table: StreamTable,
+    settings: BoundSettings,
+    costs: Costs,
+    room: Room,
 ) -> tuple[int, int]:
     streams = len(table.joins)
     touched = _Touched(
@@ -257,11 +269,11 @@ def _bound(
         np.full(streams, NO_LONG),
         np.full(streams, NO_LONG),
     )
-    records, size = _touch(batch, count, columns, table, rules, costs, touched)
+    records, size = _touch(batch, count, columns, table, settings, costs, touched)
     left = room.records - records
-    more, more_bytes = _closed(table, rules, costs, touched, left, False)
+    more, more_bytes = _closed(table, settings, costs, touched, left, False)
     if more > left or size + more_bytes > room.bytes:
-        more, more_bytes = _closed(table, rules, costs, touched, left, True)
+        more, more_bytes = _closed(table, settings, costs, touched, left, True)
     return records + more, size + more_bytes
 
 
@@ -311,12 +323,12 @@ def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str]) ->
 
 
 def fitting(
-    batch: InputBatch, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, room: Room
+    batch: InputBatch, columns: Columns, table: StreamTable, settings: BoundSettings, costs: Costs, room: Room
 ) -> tuple[int, int]:
     """Return how many examples and labels of a batch, in merge order, surely fit into the room; 0 if none do."""
 
     def fits(count: int) -> bool:
-        records, size = _bound(batch.merged, count, columns, table, rules, costs, room)
+        records, size = _bound(batch.merged, count, columns, table, settings, costs, room)
         return records <= room.records and size <= room.bytes
 
     count = len(batch.times)

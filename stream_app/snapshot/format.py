@@ -237,7 +237,7 @@ def named(prefix: str, arrays: Arrays) -> Columns:
     return {f"{prefix}{name}": np.asarray(array) for name, array in arrays.items()}
 
 
-def part_of(arrays: Arrays, prefix: str) -> Columns:
+def without_prefix(arrays: Arrays, prefix: str) -> Columns:
     """Return the arrays whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 

@@ -26,8 +26,8 @@ from stream_app.snapshot.format import (
     chunks_of,
     named,
     pack,
-    part_of,
     unpack,
+    without_prefix,
 )
 
 CORE, PENDING, CLOSED, RING = "core", "pending", "closed", "ring"
@@ -318,7 +318,7 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
 def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Columns]) -> tuple[Columns, Columns, Columns]:
     """Return core, pending rows and closed rows of a stream from its blobs: the inverse of `Book.draft`."""
     own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
-    loose, tail = part_of(core, f"{PENDING}."), part_of(core, f"{CLOSED}.")
+    loose, tail = without_prefix(core, f"{PENDING}."), without_prefix(core, f"{CLOSED}.")
     rows = _stacked([*pending, loose])
     order = np.argsort(rows["arrivals"], kind="stable")
     order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]

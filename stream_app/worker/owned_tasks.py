@@ -240,6 +240,6 @@ class OwnedTasks:
         problem = error if isinstance(error, StateError) else StateError(str(error), ErrorCode.OWN_CODE_FAILED)
         self.inputs.stop(task)
         task.park(problem)
-        self._observer.emit(events.Parked(task.number, problem))
+        self._observer.emit(events.TaskParked(task.number, problem))
         if all(other.state is TaskState.PARKED for other in self._tasks.values()):
             raise problem

@@ -242,7 +242,7 @@ class Worker:
             if task.state is TaskState.LIVE:
                 with self._observer.step(f"task {task.number}: the digest of its models"):
                     digest = task.live.model_digest()
-                self._observer.emit(events.Stopped(task.number, task.point.sequence, digest))
+                self._observer.emit(events.WorkerStopped(task.number, task.point.sequence, digest))
 
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Raise if another worker has our name, and not if our transaction timed out: that was open for long."""

@@ -15,8 +15,8 @@ from tests.simulation.mutants.hunt import hunt_one
 from tests.simulation.mutants.mutant import ROOT, apply
 from tests.simulation.worlds.shape import LEARNERS
 
-FEW_SEEDS = 12
-"""Two seconds of work."""
+FEW_SEEDS = 8
+"""Some seconds of work."""
 
 
 def test_some_seeds() -> None:

@@ -220,11 +220,34 @@ def test_every_task_of_the_shell_draws_a_key() -> None:
     assert len(wrong) >= 4, wrong
 
 
-def test_a_public_class_has_a_name_of_its_own() -> None:
-    """Two classes of one name are two things that a reader takes for one."""
-    modules: dict[str, list[str]] = {}
-    for path in sorted(APPLICATION.rglob("*.py")):
+def _public_classes(folder: Path) -> dict[str, list[str]]:
+    """Return the files that define each public class of a folder."""
+    files: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                modules.setdefault(node.name, []).append(str(path.relative_to(APPLICATION)))
-    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
+                files.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    return files
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """Two classes of one name are two things that a reader takes for one."""
+    assert {name: paths for name, paths in _public_classes(APPLICATION).items() if len(paths) > 1} == {}
+
+
+def test_each_term_of_the_glossary_is_one_class_or_function() -> None:
+    """A reader who knows the word finds the code; a second class of that name would give the word a second meaning."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^\*\*(.+?)\*\* \((?:`(.+?)`|\*word\*)\)\. ", page, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^\*\*", page, re.MULTILINE)), "an entry names neither code nor *word*"
+    code = {term: name for term, name in entries if name}
+    assert len(set(code.values())) == len(code), "two terms name the same code"
+    for term, name in code.items():
+        module, _, own_name = name.rpartition(".")
+        found = getattr(import_module(module if module.startswith("tests.") else f"stream_app.{module}"), own_name)
+        is_code = isinstance(found, type) or callable(found)
+        assert is_code, f"{term}: {name} is neither a class nor a function"
+    classes = _public_classes(APPLICATION) | _public_classes(ROOT / "producers")
+    for term, name in entries:
+        own_name = "".join(word.capitalize() for word in re.split(r"[ -]", term))
+        assert own_name not in classes or name.endswith(f".{own_name}"), f"{term}: {classes[own_name]} has this name"

@@ -82,7 +82,7 @@ def test_the_documents_list_exactly_these_states() -> None:
     glossary, operations, reference = (
         (DOCS / name).read_text(encoding="utf-8") for name in ("glossary.md", "operations.md", "reference.md")
     )
-    entry = glossary.partition("**State.**")[2].partition("\n\n")[0]
+    entry = glossary.partition("\n**State** (`task_state.TaskState`).")[2].partition("\n\n")[0]
     assert [word for word in re.findall(r"`([^`]+)`", entry) if not word.startswith("areba ")] == [*TaskState]
     table = operations.partition("### States of a task")[2].partition("\n##")[0]
     first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.tables import new_table, view_of
-from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, Method, array_part
+from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, RunningMethod, array_part
 from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, grow_sizes, new_tables
 from stream_app.learners.queues import gather_one
 from stream_app.records import Longs
@@ -68,7 +68,7 @@ def _admit(learner: LearnerView, slot: int, label: int) -> int:
     return gather_one(learner, slot, label)
 
 
-def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> RunningMethod:
     """Make the method; at first, an error in a positive has the cost of the settings, and one in a negative has 1."""
     own = new_table(
         _Costs,
@@ -78,7 +78,7 @@ def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
         labels=1,
     )
     parts = CLASS_SIZES, array_part("costs", "own.costs"), array_part("labels", "own.labels")
-    return Method(new_tables(features, own, theta=settings.theta), parts)
+    return RunningMethod(new_tables(features, own, theta=settings.theta), parts)
 
 
 ADAPTIVE_CS = LearningMethod("adaptive_cs", Functions(_admit), _make)

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.tables import view_of
-from stream_app.learners.method import CLASS_SIZES, QUEUES, Functions, LearningMethod, Method, check_budget
+from stream_app.learners.method import CLASS_SIZES, QUEUES, Functions, LearningMethod, RunningMethod, check_budget
 from stream_app.learners.method_state import (
     NEGATIVE,
     POSITIVE,
@@ -103,12 +103,12 @@ def _erased(tables: MethodTables, queue: int, gone: NDArray[np.bool_]) -> None:
         tables.queues.capacities[queue] = 1
 
 
-def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> RunningMethod:
     """Make the method. Capacities follow the pseudocode, so each queue has room for B."""
     check_budget(settings.budget)
     queues = new_queues(features, 2, settings.budget, 1)
     tables = new_tables(features, _Areba(settings.budget), queues=queues, theta=settings.theta)
-    return Method(tables, (CLASS_SIZES, QUEUES), erased=_erased)
+    return RunningMethod(tables, (CLASS_SIZES, QUEUES), erased=_erased)
 
 
 AREBA = LearningMethod("areba", Functions(_admit, _correct), _make)

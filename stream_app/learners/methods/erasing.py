@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.learners.method import Method, queue_rows
+from stream_app.learners.method import RunningMethod, queue_rows
 from stream_app.records import Words
 
 
-def erase_queued(method: Method, erased: Callable[[Words], NDArray[np.bool_]]) -> int:
+def erase_queued(method: RunningMethod, erased: Callable[[Words], NDArray[np.bool_]]) -> int:
     """Remove examples from all queues; return how many.
 
     Later examples move up, and all rows that are free are zeros afterwards, also those that older examples have left.

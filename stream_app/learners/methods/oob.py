@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.tables import ArrayMark, new_table, view_of
-from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, Method, array_part
+from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, RunningMethod, array_part
 from stream_app.learners.method_state import LearnerView, MethodState, grow_sizes, new_tables
 from stream_app.learners.poisson import TABLE_SIZE, WORDS, draw, new_generator
 from stream_app.learners.queues import gather_one
@@ -70,14 +70,14 @@ def _admit(learner: LearnerView, slot: int, label: int) -> int:
     return admit_drawn(learner, slot, label, oversampling_rate(learner.state, label))
 
 
-def bagging(settings: LearnerSettings, features: int, seed: bytes) -> Method:
+def bagging(settings: LearnerSettings, features: int, seed: bytes) -> RunningMethod:
     """Make OOB or UOB."""
     own = new_table(_Draws, generator=new_generator(seed), words=WORDS, table=np.full(TABLE_SIZE, -1.0))
     tables = new_tables(features, own, theta=settings.theta, networks=settings.ensemble_size)
-    return Method(tables, (CLASS_SIZES, array_part("generator", "own.generator")))
+    return RunningMethod(tables, (CLASS_SIZES, array_part("generator", "own.generator")))
 
 
-def _single(settings: LearnerSettings, features: int, seed: bytes) -> Method:
+def _single(settings: LearnerSettings, features: int, seed: bytes) -> RunningMethod:
     return bagging(settings.model_copy(update={"ensemble_size": 1}), features, seed)
 
 

@@ -14,7 +14,7 @@ example that enters it.
 
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.learners.method import QUEUES, Functions, LearningMethod, Method, check_budget
+from stream_app.learners.method import QUEUES, Functions, LearningMethod, RunningMethod, check_budget
 from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, Queues, new_queues, new_tables
 from stream_app.learners.queues import age_of, append, gather, move_to_class
 
@@ -42,10 +42,10 @@ def _correct(learner: LearnerView, slot: int, label: int) -> None:
         _grow(learner.queues, label)
 
 
-def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> RunningMethod:
     """Make the method; each queue has room for B / 2."""
     check_budget(settings.budget)
-    return Method(new_tables(features, queues=new_queues(features, 2, settings.budget // 2, 1)), (QUEUES,))
+    return RunningMethod(new_tables(features, queues=new_queues(features, 2, settings.budget // 2, 1)), (QUEUES,))
 
 
 QBR = LearningMethod("qbr", Functions(_admit, _correct), _make)

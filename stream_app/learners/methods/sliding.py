@@ -11,7 +11,7 @@ from stream_app.jit.compiler import compiled
 from stream_app.learners.method import (
     Functions,
     LearningMethod,
-    Method,
+    RunningMethod,
     State,
     StatePart,
     load_queue,
@@ -61,10 +61,10 @@ def _load(tables: MethodTables, arrays: State) -> None:
     tables.queues.classes[load_queue(tables.queues, arrays, _WINDOW, "window")] = arrays["window_labels"]
 
 
-def _make(settings: LearnerSettings, features: int, _seed: bytes) -> Method:
+def _make(settings: LearnerSettings, features: int, _seed: bytes) -> RunningMethod:
     """Make the method; its state is the window's examples, ids and labels (int8), oldest first."""
     queues = new_queues(features, 1, settings.window, settings.window)
-    return Method(new_tables(features, queues=queues), (StatePart(_arrays, _fits, _load),))
+    return RunningMethod(new_tables(features, queues=queues), (StatePart(_arrays, _fits, _load),))
 
 
 SLIDING = LearningMethod("sliding", Functions(_admit, _correct), _make)

@@ -41,7 +41,7 @@ def evaluate(
         out: The results of the join.
         answers: The answers of the learners.
     """
-    (segments, learners), reports, most = sums.shape, out.counts[OutputKind.REPORTS], len(out.parked_slots)
+    (segments, learners), reports, most = sums.shape, out.counts[OutputKind.REPORTS], len(out.waiting_slots)
     labelled = Labelled(
         labels=np.empty(most, np.int8),
         bounds=np.empty(segments + 1, np.int64),

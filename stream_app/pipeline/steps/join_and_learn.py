@@ -1,4 +1,4 @@
-"""Join, learn and settle: one compiled call over the streams in turn.
+"""Join, learn and complete the outcomes: one compiled call over the streams in turn.
 
 Streams never meet, but a call per step and stream would cost a hundred times the work on a record. So the call knows
 each stream and each learner by the address of its descriptor, and finishes one stream, while its state is in the CPU's
@@ -66,22 +66,22 @@ def join_and_learn(
         answers: Filled with the answers of these learners.
     """
     operations, reports = answers.scores.shape[1], answers.reports.shape[1] * REPORT_WIDTH
-    parts, each = len(segments.joins), learners.shape[1]
-    for part in range(parts):
-        if part + 3 < parts:
-            join.prefetch_descriptor(segments.joins[part + 3])
-        if part + 2 < parts:
-            join.prefetch_counters(segments.joins[part + 2])
+    count, each = len(segments.joins), learners.shape[1]
+    for segment in range(count):
+        if segment + 3 < count:
+            join.prefetch_descriptor(segments.joins[segment + 3])
+        if segment + 2 < count:
+            join.prefetch_counters(segments.joins[segment + 2])
             for k in range(each):
-                loop.prefetch_descriptor(learners[part + 2, k])
-        if part + 1 < parts:
-            join.prefetch_segment(batch, segments, part + 1)
-        join.run_segment(batch, segments, part, out)
-        state = view_of(longs_at(segments.joins[part]))
-        begin, end = out.bounds[part, OutputKind.OPERATIONS], out.bounds[part + 1, OutputKind.OPERATIONS]
+                loop.prefetch_descriptor(learners[segment + 2, k])
+        if segment + 1 < count:
+            join.prefetch_segment(batch, segments, segment + 1)
+        join.run_segment(batch, segments, segment, out)
+        state = view_of(longs_at(segments.joins[segment]))
+        begin, end = out.bounds[segment, OutputKind.OPERATIONS], out.bounds[segment + 1, OutputKind.OPERATIONS]
         slots = len(state.states)
         for k in range(each):
-            if learners[part, k] != 0:
+            if learners[segment, k] != 0:
                 buffers = OperationBuffers(
                     pointer_to(out.codes),
                     pointer_to(out.slots),
@@ -95,25 +95,25 @@ def join_and_learn(
                     offset_pointer(pointer_to(state.scores), k * slots),
                     offset_pointer(pointer_to(state.classes), k * slots),
                 )
-                following = learners[part + 1, k] if part + 1 < parts else 0
-                report = out.bounds[part, OutputKind.REPORTS]
-                loop.run_part(longs_at(learners[part, k]), buffers, begin, end, report, True, following)
-        join.settle_segment(segments.joins[part], part, out)
+                following = learners[segment + 1, k] if segment + 1 < count else 0
+                report = out.bounds[segment, OutputKind.REPORTS]
+                loop.run_segment(longs_at(learners[segment, k]), buffers, begin, end, report, True, following)
+        join.complete_outcomes(segments.joins[segment], segment, out)
 
 
-def learn_interpreted(stream: Stream, number: int, part: int, out: JoinOutput, answers: LearnerAnswers) -> None:
-    """Let a learner that is not compiled answer for one segment; `settle_outcomes` must follow.
+def learn_interpreted(stream: Stream, number: int, segment: int, out: JoinOutput, answers: LearnerAnswers) -> None:
+    """Let a learner that is not compiled answer for one segment; `complete_outcomes` must follow.
 
     Args:
         stream: The stream of the segment.
         number: The number of the learner among the stream's own.
-        part: The number of the segment.
+        segment: The number of the segment.
         out: The results of the join.
         answers: Filled with the answers of this learner.
     """
     state = stream.join.arrays()
     own, reports = (
-        slice(out.bounds[part, kind], out.bounds[part + 1, kind])
+        slice(out.bounds[segment, kind], out.bounds[segment + 1, kind])
         for kind in (OutputKind.OPERATIONS, OutputKind.REPORTS)
     )
     operations = Operations(out.codes[own], out.slots[own], out.classes[own])
@@ -130,13 +130,13 @@ def learn_interpreted(stream: Stream, number: int, part: int, out: JoinOutput, a
 
 
 @compiled_without_refcounts
-def settle_outcomes(join_address: int, segment: int, out: JoinOutput) -> None:
+def complete_outcomes(join_address: int, segment: int, out: JoinOutput) -> None:
     """Put the champion's answers beside the outcomes of one segment, from Python; see `join.segments`."""
-    join.settle_segment(join_address, segment, out)
+    join.complete_outcomes(join_address, segment, out)
 
 
 @compiled_without_refcounts
-def settle_answers(segments: Segments, out: JoinOutput) -> None:
+def keep_answers(segments: Segments, out: JoinOutput) -> None:
     """Keep all answers with the closed ids and the amendments of all segments; only with corrections."""
-    for part in range(len(segments.joins)):
-        join.settle_answers(segments.joins[part], part, out)
+    for segment in range(len(segments.joins)):
+        join.keep_answers(segments.joins[segment], segment, out)

@@ -59,12 +59,12 @@ def _find_predictions(owners: Owners, out: JoinOutput, every: bool, segments: In
     total = 0
     for position in range(len(segments)):
         segments[position] = -1
-    for part in range(len(owners.streams)):
-        for k in range(out.bounds[part, OutputKind.OPERATIONS], out.bounds[part + 1, OutputKind.OPERATIONS]):
+    for segment in range(len(owners.streams)):
+        for k in range(out.bounds[segment, OutputKind.OPERATIONS], out.bounds[segment + 1, OutputKind.OPERATIONS]):
             if out.codes[k] == Operation.PREDICT:
-                segments[out.positions[k]] = part
+                segments[out.positions[k]] = segment
                 operations[out.positions[k]] = k
-                total += owners.learners[part] if every else 1
+                total += owners.learners[segment] if every else 1
     return int(total)
 
 
@@ -82,17 +82,17 @@ def _put_predictions(
     """Fill the rows in merge order, from what `_find_predictions` found."""
     row = 0
     for position in range(len(segments)):
-        part, k = segments[position], operations[position]
-        if part < 0:
+        segment, k = segments[position], operations[position]
+        if segment < 0:
             continue
-        champion, example = out.champions[part], batch.rows[position]
-        for learner in range(0 if every else champion, owners.learners[part] if every else champion + 1):
+        champion, example = out.champions[segment], batch.rows[position]
+        for learner in range(0 if every else champion, owners.learners[segment] if every else champion + 1):
             cells = rows[row]
             cells["position"] = position
-            cells["stream"] = owners.streams[part]
+            cells["stream"] = owners.streams[segment]
             for word in range(ID_WORDS):
                 cells["id"][word] = batch.example_ids[example, word]
-            cells["learner"] = owners.numbers[part, learner]
+            cells["learner"] = owners.numbers[segment, learner]
             cells["champion"] = learner == champion
             cells["score"] = answers.scores[learner, k]
             cells["predicted_class"] = answers.classes[learner, k]
@@ -101,19 +101,19 @@ def _put_predictions(
 
 
 @compiled_without_refcounts
-def _put_outcomes(owners: Owners, out: JoinOutput, places: Longs, rows: Rows) -> None:
-    """Fill the rows in merge order by counting; `places` are zeros, one more than positions."""
+def _put_outcomes(owners: Owners, out: JoinOutput, following: Longs, rows: Rows) -> None:
+    """Fill the rows in merge order by counting; `following` are zeros, one more than positions."""
     for at in range(out.counts[OutputKind.OUTCOMES]):
-        places[out.outcomes[at]["position"] + 1] += 1
-    for position in range(len(places) - 1):
-        places[position + 1] += places[position]
-    for part in range(len(owners.streams)):
-        for at in range(out.bounds[part, OutputKind.OUTCOMES], out.bounds[part + 1, OutputKind.OUTCOMES]):
+        following[out.outcomes[at]["position"] + 1] += 1
+    for position in range(len(following) - 1):
+        following[position + 1] += following[position]
+    for segment in range(len(owners.streams)):
+        for at in range(out.bounds[segment, OutputKind.OUTCOMES], out.bounds[segment + 1, OutputKind.OUTCOMES]):
             position = out.outcomes[at]["position"]
-            row = places[position]
-            places[position] = row + 1
+            row = following[position]
+            following[position] = row + 1
             rows[row] = out.outcomes[at]
             cells = rows[row]
-            cells["stream"] = owners.streams[part]
+            cells["stream"] = owners.streams[segment]
             if cells["learner"] >= 0:
-                cells["learner"] = owners.numbers[part, cells["learner"]]
+                cells["learner"] = owners.numbers[segment, cells["learner"]]

@@ -105,23 +105,23 @@ def group_by_stream(streams: Integers, count: int) -> tuple[Integers, Integers, 
     sizes = np.zeros(count + 1, np.int64)
     for stream in streams:
         sizes[stream + 1] += 1
-    places = np.zeros(count + 1, np.int64)  # the first place belongs to dead letters, which come last
+    following = np.zeros(count + 1, np.int64)  # the first entry belongs to dead letters, which come last
     present, total = 0, 0
     for stream in range(count):
-        places[stream + 1] = total
+        following[stream + 1] = total
         total += sizes[stream + 1]
         present += 1 if sizes[stream + 1] > 0 else 0
-    places[0] = total
+    following[0] = total
     positions = np.empty(len(streams), np.int32)
     for position in range(len(streams)):
         stream = streams[position] + 1
-        positions[places[stream]] = position
-        places[stream] += 1
+        positions[following[stream]] = position
+        following[stream] += 1
     which, starts, at = np.empty(present, np.int32), np.empty(present + 1, np.int64), 0
     for stream in range(count):
         if sizes[stream + 1] > 0:
             which[at] = stream
-            starts[at] = places[stream + 1] - sizes[stream + 1]
+            starts[at] = following[stream + 1] - sizes[stream + 1]
             at += 1
     starts[present] = total
     return positions[:total], which, starts

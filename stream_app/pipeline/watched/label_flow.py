@@ -119,10 +119,10 @@ def _met(state: Mapping[str, NDArray[Any]], first: int, end: int, now_ms: int) -
 def _newest_join(outcomes: Bytes, times: Longs, first: int, end: int) -> int:
     """Return the event time of the newest remembered join, else the time of the oldest remembered closed example."""
     for stop in range(end, first, -WINDOW):
-        places = np.arange(max(first, stop - WINDOW), stop) % len(times)
-        joined = np.flatnonzero(outcomes[places] == JOINED_KIND)
+        rows = np.arange(max(first, stop - WINDOW), stop) % len(times)
+        joined = np.flatnonzero(outcomes[rows] == JOINED_KIND)
         if len(joined):
-            return int(times[places[joined[-1]]])
+            return int(times[rows[joined[-1]]])
     return int(times[first % len(times)])
 
 

@@ -180,7 +180,7 @@ class HealthWatch:
                 on(events.RestoreBegan, self._restore_began),
                 on(events.Restoring, self._restoring),
                 on(events.TaskRestored, self._became_live),
-                on(events.Parked, self._parked),
+                on(events.TaskParked, self._parked),
                 on(events.Hanging, self._hanging),
                 on(events.Unblocked, self._unblocked),
                 on(events.TransactionCommitted, self._transaction_committed),
@@ -265,7 +265,7 @@ class HealthWatch:
         saved_s = self._clock.monotonic_s()
         self._update(event.task, lambda known: replace(known, state=TaskState.LIVE, restored=None, saved_s=saved_s))
 
-    def _parked(self, event: events.Parked) -> None:
+    def _parked(self, event: events.TaskParked) -> None:
         problem = str(event.problem)
         self._update(event.task, lambda known: replace(known, state=TaskState.PARKED, restored=None, problem=problem))
 

@@ -131,7 +131,7 @@ class EventLog:
                 on(events.RestoreBegan, lambda one: self._forget_state(one.task)),
                 on(events.Restoring, self._restoring),
                 on(events.Repaired, lambda one: self._write(one, counts=_counted(one.records))),
-                on(events.Parked, lambda one: self._write(one, code=one.problem.code)),
+                on(events.TaskParked, lambda one: self._write(one, code=one.problem.code)),
                 on(events.Hanging, lambda one: self._write(one, partitions=_named(one.partitions))),
                 on(events.BatchCommitted, self._batch_committed),
                 on(events.DeadLettersWritten, self._dead_letters_written),

@@ -70,13 +70,13 @@ class Notes:
             self.observer.subscribe(kind, lambda event: self._counts.update([COUNTED[type(event)]]))
         self.observer.subscribe(events.StepBegan, self._step_began)
         self.observer.subscribe(events.TaskRestored, self._restored)
-        self.observer.subscribe(events.Parked, self._parked)
+        self.observer.subscribe(events.TaskParked, self._parked)
         self.observer.subscribe(events.Aborted, self._aborted)
         self.observer.subscribe(events.StreamsStopped, self._streams_stopped)
         self.observer.subscribe(events.StreamsResumed, self._streams_resumed)
         self.observer.subscribe(events.IdsErased, self._ids_erased)
         self.observer.subscribe(events.BatchCommitted, self._batch_committed)
-        self.observer.subscribe(events.Stopped, self._stopped)
+        self.observer.subscribe(events.WorkerStopped, self._stopped)
 
     def _step_began(self, _: events.StepBegan) -> None:
         """Count a batch that is computed while a transaction is running: it is the only step at this time."""
@@ -87,7 +87,7 @@ class Notes:
         self._counts[Event.RESTORED] += event.records > 0
         self._counts[Event.LOADED] += event.snapshot >= 0
 
-    def _parked(self, event: events.Parked) -> None:
+    def _parked(self, event: events.TaskParked) -> None:
         """Record a parked task; only a loss of inputs may park one."""
         if event.task in self._world.lost and event.problem.code is ErrorCode.INPUTS_DELETED:
             self._counts[Event.PARKED] += 1
@@ -116,7 +116,7 @@ class Notes:
         outputs = sum(event.counts.outputs.values())
         self._say(f"committed task={event.task} offsets={event.offsets[0]}/{event.offsets[1]} outputs={outputs}")
 
-    def _stopped(self, event: events.Stopped) -> None:
+    def _stopped(self, event: events.WorkerStopped) -> None:
         if self._world.models.get(event.task, event.models) != event.models:
             self._world.wrong.append(f"task {event.task}: its models changed without a record")
 

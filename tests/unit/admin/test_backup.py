@@ -21,6 +21,8 @@ from stream_app.verify.verify import verify
 from tests.support import world as worlds
 from tests.support.world import MAX_POLL_INTERVAL_S, World, all_beyond, make_config, started, take_turns
 
+pytestmark = pytest.mark.slow
+
 STREAMS = ("s0", "S0", "pumps", "größe/ä", "a.b", "..", "x" * 200)
 """Names that a file system ignores the case of, forbids, or finds too long."""
 

@@ -23,6 +23,8 @@ from tests.contract.backends import outputs
 from tests.support.damages.world import committed_offsets
 from tests.support.world import MAX_POLL_INTERVAL_S, World, all_at, make_config, started, take_turns
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from stream_app.worker.worker import Worker
 

@@ -15,6 +15,8 @@ from tests.support.world import World, all_beyond, make_config, started, take_tu
 import torch
 from safetensors.torch import load_file
 
+pytestmark = pytest.mark.slow
+
 HALF, TASK, STREAM = 40, 0, "s0"
 LEARNERS = {"areba": {"method": "areba"}, "relay": {"method": "relay", "replay_per_class": 6}}
 

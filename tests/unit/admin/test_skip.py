@@ -25,6 +25,8 @@ from tests.support.changelog import changelog_of, snapshots_of
 from tests.support.damages.world import processed_world
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
 
+pytestmark = pytest.mark.slow
+
 COUNT = 40
 
 OFTEN = {"snapshot_after_ms": 0}

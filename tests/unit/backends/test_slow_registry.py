@@ -17,6 +17,8 @@ from stream_app.config import load
 from stream_app.errors import ConfigurationError
 from tests.support.kafka.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("confluent_kafka.schema_registry")
 
 TIMEOUT_S = 0.3

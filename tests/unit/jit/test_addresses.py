@@ -98,7 +98,7 @@ def test_a_join_that_grows_keeps_its_examples() -> None:
     stream_join.set_features(3)
     kept = (
         *("ids", "hashes", "times", "arrivals", "offsets", "labels", "revisions", "fingerprints", "champions"),
-        *("features", "states", "pending_heap", "waiting_heap", "heap_places"),
+        *("features", "states", "pending_heap", "waiting_heap", "heap_indices"),
     )
     before = {}
     for number, name in enumerate(kept):

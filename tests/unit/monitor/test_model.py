@@ -6,7 +6,7 @@ import pytest
 
 from ops.demo.curves import CurveModel
 from stream_app.monitor.figures import StreamFigures
-from stream_app.monitor.model import MAX_REASONS, WINDOW_S, Model
+from stream_app.monitor.model import MAX_REASONS, WINDOW_S, LiveModel
 from stream_app.records import Commit, Outcome, Prediction
 from stream_app.snapshot.stops import stopped_text
 from tests.support.formats.metrics import metric
@@ -26,14 +26,14 @@ def _commit(examples_end: int, **stops: str) -> Commit:
     return Commit(0, 0, examples_end, 0, 0, bytes(32), 1, stopped_streams=len(stops), stopped=stopped_text(stops))
 
 
-def _stream(model: Model, name: str = "fraud") -> StreamFigures:
+def _stream(model: LiveModel, name: str = "fraud") -> StreamFigures:
     (found,) = model.figures().only([name]).streams
     return found
 
 
 def test_the_lag_is_that_of_the_newest_example() -> None:
     """A lag of zero must mean that all examples are processed."""
-    model = Model(["fraud"])
+    model = LiveModel(["fraud"])
     assert _stream(model).lag_ms is None, "nothing is known"
     model.add_example("fraud", 2, 7, 50_000)
     assert _stream(model).lag_ms is None, "nothing was processed yet"
@@ -54,7 +54,7 @@ def test_the_lag_is_that_of_the_newest_example() -> None:
 @pytest.mark.parametrize("claimed_ms", [-1, 0, 60, 10**15])
 def test_a_wrong_time_does_not_hide_the_lag(claimed_ms: int) -> None:
     """One example from the year 33658 would have shown a lag of 0 for ever, as would its dead letter."""
-    model = Model(["fraud"])
+    model = LiveModel(["fraud"])
     model.add_example("fraud", 0, 0, 10_000)
     model.add_prediction(_prediction("fraud", 10_000), 0)
     model.add_example("fraud", 0, 1, claimed_ms)
@@ -66,7 +66,7 @@ def test_a_wrong_time_does_not_hide_the_lag(claimed_ms: int) -> None:
 
 def test_the_rate_counts_what_was_joined_while_watching() -> None:
     """A rate that counted old records, repeats or long pauses would show a speed that the application does not have."""
-    model = Model()
+    model = LiveModel()
     model.add_outcome(_joined(), 0)
     for tenth in range(0, 41, 2):
         model.tick(START_S + tenth / 10)
@@ -88,7 +88,7 @@ def test_the_rate_counts_what_was_joined_while_watching() -> None:
 
 def test_the_rate_of_a_steady_stream_is_exact() -> None:
     """With updates every two seconds, a window that is cut between them would count up to a fifth too many."""
-    model = Model()
+    model = LiveModel()
     for update in range(20):
         model.tick(START_S + 2 * update)
         for _ in range(1_000):
@@ -98,7 +98,7 @@ def test_the_rate_of_a_steady_stream_is_exact() -> None:
 
 def test_a_learner_that_is_no_longer_configured_disappears() -> None:
     """A removed learner would stay in the table with its last G-mean, as if it were still predicting."""
-    model = Model()
+    model = LiveModel()
     for learner in ("baseline", "areba", "old"):
         model.add_metric(metric(learner=learner), 0)
     assert [one.learner for one in _stream(model).learners] == ["areba", "baseline", "old"], "champion first"
@@ -111,7 +111,7 @@ def test_a_learner_that_is_no_longer_configured_disappears() -> None:
 
 def test_dead_letters_make_no_streams() -> None:
     """Producers may write any key: a stream for each would push the real ones out of the table."""
-    model = Model(["fraud"])
+    model = LiveModel(["fraud"])
     model.add_dead_letter("fraud", "late-label", 0)
     for number in range(2 * MAX_REASONS):
         model.add_dead_letter(f"x{number}", f"reason-{number}", 0)
@@ -126,7 +126,7 @@ def test_dead_letters_make_no_streams() -> None:
 
 def test_streams_are_bounded_and_those_left_out_are_counted() -> None:
     """A view that runs for weeks must not fill the memory, and must not hide that it shows a part only."""
-    model = Model(max_streams=2)
+    model = LiveModel(max_streams=2)
     for name in ("a", "b", "c"):
         model.add_prediction(_prediction(name, 1), 0)
         model.add_metric(metric(stream=name), 0)
@@ -137,7 +137,7 @@ def test_streams_are_bounded_and_those_left_out_are_counted() -> None:
 
 def test_a_stopped_stream_is_a_problem_until_it_is_resumed() -> None:
     """A stopped stream without a reason would look like a stream without examples."""
-    model = Model()
+    model = LiveModel()
     model.add_progress(3, _commit(1, pumps="too many"))
     model.add_progress(2, _commit(1))
     assert [line.partition("is stopped")[0] for line in model.figures().problems] == ["task 3: stream 'pumps' "]
@@ -149,7 +149,7 @@ def test_a_stopped_stream_is_a_problem_until_it_is_resumed() -> None:
 
 def test_pending_is_that_of_the_newest_metric() -> None:
     """A learner's old metric would show examples as pending that have long been closed."""
-    model = Model()
+    model = LiveModel()
     model.add_metric(replace(metric(learner="baseline"), pending=9, event_time_ms=5), 0)
     model.add_metric(replace(metric(), pending=4, event_time_ms=6), 0)
     assert _stream(model).pending == 4

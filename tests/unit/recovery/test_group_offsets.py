@@ -21,6 +21,8 @@ from tests.support.damages.world import (
 )
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, started, take_turns, undisturbed_outputs
 
+pytestmark = pytest.mark.slow
+
 
 def _digests(member: Worker) -> list[str]:
     return [task.live.model_digest() for task in member.tasks]

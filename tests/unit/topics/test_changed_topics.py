@@ -15,6 +15,8 @@ from stream_app.worker.retention.topic_watch import ASK_INTERVAL_S
 from stream_app.worker.worker import Worker
 from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
 
+pytestmark = pytest.mark.slow
+
 COUNT = 20
 OUTPUTS = [name.replace("-", "_") for name in OUTPUT_TOPICS]
 

@@ -21,6 +21,8 @@ from tests.support.verified_log import CONFIG as OTHER
 from tests.support.verified_log import Log, history
 from tests.unit.verify.application import SECTIONS, VerifiedApplication, another_score
 
+pytestmark = pytest.mark.slow
+
 
 def _another_digest(value: bytes) -> bytes:
     record = codec.decode_one(value)

@@ -12,6 +12,8 @@ from stream_app.verify.results import Code
 from stream_app.verify.verify import Report, verify
 from tests.unit.verify.application import VerifiedApplication, another_score
 
+pytestmark = pytest.mark.slow
+
 NO_SNAPSHOT = {"worker": {"snapshot_after_ms": 10**9, "snapshot_when_idle_ms": 3_600_000}}
 """A task that never takes a snapshot: its processing costs little, and its inputs are deleted before it is idle."""
 

@@ -33,6 +33,8 @@ from tests.support.verified_log import (
     where,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("batch", [1, 2, 5_000])
 def test_a_label_that_waited_for_an_example_that_came_too_late(batch: int) -> None:

@@ -20,6 +20,8 @@ from tests.support.verified_log import (
     where,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_lost_prediction(log: Log) -> None:
     """A customer got no answer."""

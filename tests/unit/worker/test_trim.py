@@ -19,6 +19,8 @@ from tests.support.changelog import snapshots_of
 from tests.support.damages.world import processed_world
 from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
 
+pytestmark = pytest.mark.slow
+
 COUNT = 60
 
 

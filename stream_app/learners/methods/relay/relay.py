@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled, inlined
-from stream_app.learners.method import RINGS, Functions, LearningMethod, Method, State, StatePart, array_part
+from stream_app.learners.method import RINGS, Functions, LearningMethod, RunningMethod, State, StatePart, array_part
 from stream_app.learners.method_state import LearnerView, MethodTables, new_queues, new_tables
 from stream_app.learners.methods.relay.challenger import begin_challenger, judge, watch
 from stream_app.learners.methods.relay.feature_gates import has_gates, is_update_due, pass_gates, update_gates
@@ -297,7 +297,7 @@ _MOMENTS = StatePart(
 _PARTS = (RINGS, _GENERATOR, _MOMENTS, _TALLIES._replace(fits=_tallies_fit), _ERRORS, _SLOPES)
 
 
-def relay(settings: LearnerSettings, features: int, seed: bytes, mechanisms: int = ALL_MECHANISMS) -> Method:
+def relay(settings: LearnerSettings, features: int, seed: bytes, mechanisms: int = ALL_MECHANISMS) -> RunningMethod:
     """Make the method.
 
     Args:
@@ -317,7 +317,7 @@ def relay(settings: LearnerSettings, features: int, seed: bytes, mechanisms: int
         drawn=2 * DRAWN,
     )
     tables.state.steps[:] = 0  # `_next_batch` says which of two networks takes a step; the others never do
-    return Method(tables, (*_PARTS, _GATES) if gated else _PARTS, is_alike=True, erased=_erased)
+    return RunningMethod(tables, (*_PARTS, _GATES) if gated else _PARTS, is_alike=True, erased=_erased)
 
 
 RELAY = LearningMethod("relay", Functions(_admit, _correct, _prepare, _review, _again), relay)

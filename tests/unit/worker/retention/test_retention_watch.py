@@ -16,6 +16,8 @@ from stream_app.worker.retention.retention_watch import ASK_INTERVAL_S, LOOK_INT
 from stream_app.worker.worker import Worker
 from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
 
+pytestmark = pytest.mark.slow
+
 RETENTION_S = 3_600.0
 
 SOON_S = ASK_INTERVAL_S + 3 * LOOK_INTERVAL_S
