@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from stream_app.admin.marks import erase
+from stream_app.admin.models import Application
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
@@ -125,7 +126,8 @@ class InProcess:
             ConfigurationError: There is no such stream, or an id is empty or too long.
             StateError: The breaker has stopped the stream.
         """
-        erase(self.config, self._cluster, EmbeddedSender(self._broker), self._clock, stream, ids, 0)
+        application = Application(self.config, self._cluster, self._clock, partial(EmbeddedTransaction, self._broker))
+        erase(application, EmbeddedSender(self._broker), stream, ids, 0)
 
     def run(self) -> None:
         """Let the worker process everything that was sent.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from stream_app.config import TaskSettings
+from stream_app.config import TaskSettings, Topics
 from stream_app.records import (
     CONFIGURATION,
     IMPORT,
@@ -36,7 +36,6 @@ from stream_app.verify.output_checks import (
     OutcomeHandler,
     Output,
     PredictionHandler,
-    TopicNames,
 )
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
@@ -59,7 +58,7 @@ class PartitionAudit:
         self,
         partition: int,
         *,
-        names: TopicNames,
+        names: Topics,
         settings: TaskSettings,
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],

@@ -672,7 +672,7 @@ class World:
         """Resume a stream as `areba resume` does."""
         for _ in range(2 if self.faults.hit(Fault.RESUMED_TWICE) else 1):
             try:
-                found = resume(self.config("w1"), self.cluster, EmbeddedSender(self.broker), self.clock, stream)
+                found = resume(self.application(), EmbeddedSender(self.broker), stream)
             except StateError:
                 return  # the stop cannot be read yet
             for place, offset, _ in found:
@@ -681,9 +681,8 @@ class World:
 
     def _erase(self, stream: str, ids: Sequence[str]) -> None:
         """Erase examples as `areba erase` does."""
-        config, sender = self.config("w1"), EmbeddedSender(self.broker)
         try:
-            place, offsets = erase(config, self.cluster, sender, self.clock, stream, ids, int(stream[1:]))
+            place, offsets = erase(self.application(), EmbeddedSender(self.broker), stream, ids, int(stream[1:]))
         except (StateError, ConfigurationError) as problem:  # stopped, never sent, or not configured
             self.say(f"an operator: {problem}")
             return

@@ -14,7 +14,6 @@ from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.show import show_letter
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label, Outcome, Prediction
 from stream_app.serialization import codec
@@ -66,12 +65,7 @@ def _listed(world: World, since_ms: int | None = None) -> Listing:
 
 
 def _resent(world: World) -> ResendResult:
-    def opened(name: str) -> EmbeddedTransaction:
-        transaction = EmbeddedTransaction(world.broker, name)
-        transaction.initialise()
-        return transaction
-
-    return resend(world.cluster, world.config, world.clock, Selection(), opened)
+    return resend(world.application(), Selection())
 
 
 @pytest.mark.parametrize(
