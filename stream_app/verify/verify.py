@@ -209,7 +209,7 @@ def verify(
 def _identity(cluster: Cluster, config: Config) -> CheckedApplication:
     """Return the application that a checkpoint belongs to."""
     topics = config.topics
-    found = cluster.topics((topics.examples, topics.labels))
+    found = cluster.topics(topics.inputs)
     ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
     return CheckedApplication(config.application.id, topics.progress, ids)
 
@@ -271,7 +271,7 @@ class _Checker:
     def check_unread(self) -> None:
         """Find records in input partitions that no task reads, since topics may have grown."""
         topics = self._config.topics
-        for topic in self._cluster.topics((topics.examples, topics.labels)).values():
+        for topic in self._cluster.topics(topics.inputs).values():
             for number in range(self.report.partitions, topic.partitions):
                 low, high = self._cluster.watermarks(TopicPartition(topic.name, number))
                 if high > low:

@@ -89,7 +89,7 @@ class _Resend:
         self._clock = clock
         self._selection = selection
         self._cluster = cluster
-        inputs = (config.topics.examples, config.topics.labels)
+        inputs = config.topics.inputs
         found = cluster.topics(inputs)
         missing = [f"{name}: there is no such topic" for name in inputs if name not in found]
         if missing:
