@@ -154,10 +154,6 @@ def _percent(part: int, whole: int) -> str:
     return f"{math.floor(1_000 * part / whole) / 10 if whole else 100:g} %"
 
 
-def _nothing(done: int, total: int) -> None:
-    del done, total
-
-
 def verify(
     cluster: Cluster,
     config: Config,
@@ -166,7 +162,7 @@ def verify(
     models: Mapping[int, str] | None = None,
     checkpoint: Path | None = None,
     partial: bool = False,
-    on_progress: Callable[[int, int], None] = _nothing,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Report:
     """Check all records of an application.
 

@@ -275,17 +275,13 @@ class _Resend:
         transaction.commit()
 
 
-def _ignore_progress(done: int, total: int) -> None:
-    del done, total
-
-
 def resend(
     application: Application,
     selection: Selection,
     *,
     limit: int | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[int, int], None] = _ignore_progress,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> ResendResult:
     """Send dead letters back to the inputs that they came from, each dead letter once.
 
