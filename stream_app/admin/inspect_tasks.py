@@ -32,7 +32,7 @@ from stream_app.recovery.refusals import HINT_SKIP, HINT_STOP, check_topic_ids, 
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.needed_records import NeededRecords, Now
 from stream_app.snapshot.parts import whole_acts
-from stream_app.snapshot.skipped_inputs import read_gap
+from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.task_state import TaskState
 
 COMMANDS = {ErrorCode.INPUTS_DELETED: "areba state skip"}
@@ -202,7 +202,7 @@ def _check_end(records: Sequence[Commit | Act], where: str) -> None:
     try:
         for whole in whole_acts(records):
             if isinstance(whole, Act) and whole.kind == SKIP:
-                read_gap(whole.text)
+                Gap.from_text(whole.text)
     except StateError as problem:
         raise problem.within(where) from problem
 
@@ -285,7 +285,7 @@ def _needed_offsets(
         return needed  # no input that is needed was deleted, so it does not matter whether some were skipped
     for record in progress_of(cluster, progress, facts.progress_offset):
         if isinstance(record, Act) and record.kind == SKIP:
-            skipped = read_gap(record.text)
+            skipped = Gap.from_text(record.text)
             needed = skipped.end if skipped.state_sequence == facts.snapshot_sequence else needed
     return needed
 

@@ -22,7 +22,7 @@ from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
 from stream_app.serialization.codec import decode_one, encode
-from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import format_of
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
@@ -166,7 +166,7 @@ class InProcess:
     def dead_letters(self) -> list[DeadLetterRecord]:
         """Return the records that could not be processed, each with its reason."""
         rows = self.rows(self.config.topics.dead_letters)
-        letters = (read_dead_letter(row.key, row.value, row.headers) for row in rows)
+        letters = (DeadLetterRecord.read(row.key, row.value, row.headers) for row in rows)
         return [letter for letter in letters if letter is not None]
 
     def _started(self) -> Worker:

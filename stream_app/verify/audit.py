@@ -25,8 +25,8 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.dead_letter import DeadLetterRecord
-from stream_app.snapshot.imported_state import read_import
-from stream_app.snapshot.stops import read_stop
+from stream_app.snapshot.imported_state import ImportedModel
+from stream_app.snapshot.stops import Stop
 from stream_app.verify.metrics.restarts import FigureRestarts
 from stream_app.verify.output_checks import (
     ChampionScores,
@@ -94,9 +94,9 @@ class PartitionAudit:
                 self.restarts.reset(self._reference.streams[act.text])
             self._reference.reset(act.text)
         elif act.kind == STOP:
-            self._reference.stopped.setdefault(*read_stop(act.text))
+            self._reference.stopped.setdefault(*Stop.from_text(act.text))
         elif act.kind == IMPORT:
-            imported = read_import(act.text)
+            imported = ImportedModel.from_text(act.text)
             self._reference.import_learner(imported.stream, imported.features)
 
     @property

@@ -19,7 +19,7 @@ from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, IMPORT, Act
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.imported_state import ImportedModel
-from stream_app.snapshot.model_file import ModelFile, digest_of, read_model_file
+from stream_app.snapshot.model_file import ModelFile, digest_of
 from stream_app.snapshot.parts import in_parts, whole_acts
 
 
@@ -37,7 +37,7 @@ def import_model(
         UnknownOutcomeError: The broker did not answer in time.
     """
     number = application.task_of(stream, task)
-    saved = read_model_file(str(file))
+    saved = ModelFile.read(str(file))
     with progress_writer(application, dry_run=dry_run) as writer:
         writer.begin(number)
         rehearsal = Rehearsal(application, number)

@@ -31,7 +31,7 @@ from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Act, Side
 from stream_app.serialization import codec
-from stream_app.snapshot.format import SNAPSHOT_KEY, parse_snapshots, read_manifest
+from stream_app.snapshot.format import SNAPSHOT_KEY, Manifest, parse_snapshots
 from stream_app.task_state import TaskState
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.ports import (
@@ -521,7 +521,7 @@ class World:
         records, *_ = self.broker.read(changelog, offset, 1)
         if records.offsets.tolist() != [offset]:
             return None  # the act that names the next snapshot has lost its marker
-        return read_manifest(records.values[0] or b"", str(changelog)).offsets
+        return Manifest.from_bytes(records.values[0] or b"", str(changelog)).offsets
 
     def _deploy(self) -> Callable[[], None] | None:
         if self.version:

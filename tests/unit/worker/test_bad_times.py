@@ -17,7 +17,7 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label, Outcome, Prediction
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
 from tests.support.world import World, make_config, started, take_turns
@@ -56,7 +56,7 @@ def _expire(world: World, retention_ms: int = WEEK_MS) -> None:
 
 
 def _letters(world: World) -> list[DeadLetterRecord]:
-    found = (read_dead_letter(key, value, headers) for key, value, _, headers in world.rows("dead-letters", 0))
+    found = (DeadLetterRecord.read(key, value, headers) for key, value, _, headers in world.rows("dead-letters", 0))
     return [letter for letter in found if letter is not None]
 
 
