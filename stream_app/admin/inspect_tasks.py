@@ -70,7 +70,7 @@ def inspect(
     views = tuple(standing_still(cluster, config, views, clock))
     number = partitions_of(cluster, config.topics)
     lines = tuple(problems_of(found, config, number))
-    tails = tails_of(cluster, (config.topics.examples, config.topics.labels), chosen, number)
+    tails = tails_of(cluster, config.topics.inputs, chosen, number)
     bound = bound_of(config, config.task_settings(), largest_batch_bytes(found[config.topics.labels]))
     return Inspection(config.application.id, workers, views, lines, bound.total(len(chosen)), tails, clock.now_ms())
 
@@ -214,7 +214,7 @@ def _check_new(cluster: Cluster, config: Config, task: int) -> None:
         StateError: Its progress was lost.
     """
     topics = config.topics
-    changelog, inputs = TopicPartition(topics.changelog, task), (topics.examples, topics.labels)
+    changelog, inputs = TopicPartition(topics.changelog, task), topics.inputs
     if finish(cluster, changelog, lambda reader: load(reader, (), task, inputs)).has_unused_snapshot:
         raise progress_lost(task, "it is empty, and the changelog has a snapshot")
 

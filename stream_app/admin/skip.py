@@ -57,7 +57,7 @@ def look(application: Application, task: int) -> Act | None:
     if last_commit(progress_tail(application.cluster, progress)) is None:
         return None
     named = named_snapshots(application.cluster, progress)
-    names = (topics.examples, topics.labels)
+    names = topics.inputs
     loaded = finish(application.cluster, changelog, lambda reader: load(reader, named, task, names))
     recorded = _recorded(application, task, loaded)
     commit = last_commit(recorded)

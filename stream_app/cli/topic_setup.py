@@ -49,7 +49,7 @@ def create_topics(
     cluster.create(wanted, replication)
     found = check_topics(config, cluster)
     if retention_ms is not None:
-        inputs = [found[name] for name in (config.topics.examples, config.topics.labels)]
+        inputs = [found[name] for name in config.topics.inputs]
         lines = list(differences(inputs, input_times(config.join.ttl_ms, retention_ms)))
         if lines:
             raise TopicError(lines)

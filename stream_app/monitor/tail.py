@@ -98,12 +98,8 @@ def topic_named(topics: Topics, text: str) -> str:
     return name
 
 
-def _unheard(_read: int, _all: int) -> None:
-    """Ignore a report."""
-
-
 def newest(
-    cluster: FollowableCluster, topic: str, wanted: Wanted, report: Reporter = _unheard
+    cluster: FollowableCluster, topic: str, wanted: Wanted, report: Reporter = lambda *_: None
 ) -> tuple[Iterator[Found], dict[TopicPartition, int]]:
     """Find the records that a topic has now.
 

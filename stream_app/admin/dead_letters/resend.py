@@ -89,7 +89,7 @@ class _Resend:
         self._clock = clock
         self._selection = selection
         self._cluster = cluster
-        inputs = (config.topics.examples, config.topics.labels)
+        inputs = config.topics.inputs
         found = cluster.topics(inputs)
         missing = [f"{name}: there is no such topic" for name in inputs if name not in found]
         if missing:
@@ -275,17 +275,13 @@ class _Resend:
         transaction.commit()
 
 
-def _ignore_progress(done: int, total: int) -> None:
-    del done, total
-
-
 def resend(
     application: Application,
     selection: Selection,
     *,
     limit: int | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[int, int], None] = _ignore_progress,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> ResendResult:
     """Send dead letters back to the inputs that they came from, each dead letter once.
 

@@ -78,7 +78,7 @@ class Rehearsal:
                 raise ConfigurationError(changed.refused)
             self.taken_over = changed.taken_over
         topics = application.config.topics
-        self.task = newest or Task(number, settings, (topics.examples, topics.labels))
+        self.task = newest or Task(number, settings, topics.inputs)
         if newest is None or newest.settings.to_json() != settings.to_json():
             self._add(
                 Act(self._sequence + 1, CONFIGURATION, __version__, settings.to_json(), RULES, application.partitions())
