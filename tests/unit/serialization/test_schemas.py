@@ -10,7 +10,7 @@ import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from stream_app import schemas
-from stream_app.records import MarkKind, OutcomeKind
+from stream_app.records import NESTED_RECORDS, MarkKind, OutcomeKind
 from stream_app.serialization import avro
 from stream_app.serialization.layout import layout_of
 from tests.support.formats.avro_reference import HEADERS, PARSED, canonical, header_of, rabin
@@ -53,6 +53,19 @@ def test_documented(name: str) -> None:
                 assert field["default"] is None
             if field["name"].endswith("_ms") or "_ms_" in field["name"]:
                 assert "millisecond" in field["doc"]
+
+
+@pytest.mark.parametrize("name", NESTED_RECORDS)
+def test_fields_of_nested_records_are_those_of_the_dataclass(name: str) -> None:
+    """The names in the file are the arguments of the class."""
+    (schema,) = (
+        one
+        for source in SOURCES.values()
+        for one in _records_of(source)
+        if f"{source['namespace']}.{one['name']}" == name
+    )
+    fields = dataclasses.fields(NESTED_RECORDS[name])
+    assert [field["name"] for field in schema["fields"]] == [field.name for field in fields]
 
 
 def test_dangerous_schemas_are_refused() -> None:
