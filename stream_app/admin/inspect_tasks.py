@@ -32,7 +32,7 @@ from stream_app.recovery.refusals import HINT_SKIP, HINT_STOP, check_topic_ids, 
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.needed_records import NeededRecords, Now
 from stream_app.snapshot.parts import whole_acts
-from stream_app.snapshot.skipped_inputs import read_gap
+from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.task_state import TaskState
 
 COMMANDS = {ErrorCode.INPUTS_DELETED: "areba state skip"}
@@ -70,7 +70,7 @@ def inspect(
     views = tuple(standing_still(cluster, config, views, clock))
     number = partitions_of(cluster, config.topics)
     lines = tuple(problems_of(found, config, number))
-    tails = tails_of(cluster, (config.topics.examples, config.topics.labels), chosen, number)
+    tails = tails_of(cluster, config.topics.inputs, chosen, number)
     bound = bound_of(config, config.task_settings(), largest_batch_bytes(found[config.topics.labels]))
     return Inspection(config.application.id, workers, views, lines, bound.total(len(chosen)), tails, clock.now_ms())
 
@@ -202,7 +202,7 @@ def _check_end(records: Sequence[Commit | Act], where: str) -> None:
     try:
         for whole in whole_acts(records):
             if isinstance(whole, Act) and whole.kind == SKIP:
-                read_gap(whole.text)
+                Gap.from_text(whole.text)
     except StateError as problem:
         raise problem.within(where) from problem
 
@@ -214,7 +214,7 @@ def _check_new(cluster: Cluster, config: Config, task: int) -> None:
         StateError: Its progress was lost.
     """
     topics = config.topics
-    changelog, inputs = TopicPartition(topics.changelog, task), (topics.examples, topics.labels)
+    changelog, inputs = TopicPartition(topics.changelog, task), topics.inputs
     if finish(cluster, changelog, lambda reader: load(reader, (), task, inputs)).has_unused_snapshot:
         raise progress_lost(task, "it is empty, and the changelog has a snapshot")
 
@@ -285,7 +285,7 @@ def _needed_offsets(
         return needed  # no input that is needed was deleted, so it does not matter whether some were skipped
     for record in progress_of(cluster, progress, facts.progress_offset):
         if isinstance(record, Act) and record.kind == SKIP:
-            skipped = read_gap(record.text)
+            skipped = Gap.from_text(record.text)
             needed = skipped.end if skipped.state_sequence == facts.snapshot_sequence else needed
     return needed
 

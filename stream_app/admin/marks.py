@@ -18,8 +18,9 @@ A mark does not advance stream time, so an old timestamp expires nothing.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from stream_app.admin.models import Application
 from stream_app.admin.progress.reading import last_commit, progress_tail
-from stream_app.backends.base import Clock, Cluster, Sender, TopicPartition
+from stream_app.backends.base import Cluster, Sender, TopicPartition
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import partitions_of
 from stream_app.backends.reading import READ_TIMEOUT_S, rows_of
@@ -28,7 +29,6 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, id_digest
-from stream_app.serialization.wire_format import format_of
 
 FIRST_LOOK_RECORDS = 100
 """Offsets at the end that are read first to find the last record; control records of transactions use offsets, too."""
@@ -49,13 +49,7 @@ class _Resumed(NamedTuple):
 
 
 def promote(
-    config: Config,
-    cluster: Cluster,
-    sender: Sender,
-    clock: Clock,
-    stream: str,
-    learner: str,
-    partition: int | None = None,
+    application: Application, sender: Sender, stream: str, learner: str, partition: int | None = None
 ) -> tuple[TopicPartition, int]:
     """Write the mark that makes a learner the champion of a stream.
 
@@ -70,14 +64,14 @@ def promote(
         UnknownOutcomeError: The broker did not answer in time.
         DeliveryError: The broker did not accept the mark.
     """
-    _check_names(config, stream, learner)
-    place = _place(config, cluster, stream, partition)
-    time_ms = _time_ms(cluster, clock, place, stream)
-    _send(config, sender, place, Mark(stream, MarkKind.PROMOTE, learner=learner), time_ms)
+    _check_names(application.config, stream, learner)
+    place = _place(application, stream, partition)
+    time_ms = _time_ms(application, place, stream)
+    _send(application, sender, place, Mark(stream, MarkKind.PROMOTE, learner=learner), time_ms)
     return place, _written(sender, place)[0]
 
 
-def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, stream: str) -> Sequence[_Resumed]:
+def resume(application: Application, sender: Sender, stream: str) -> Sequence[_Resumed]:
     """Write the mark that lets a stopped stream continue, in each partition in which the breaker stopped the stream.
 
     The topics were checked before, and the sender has not written to these partitions.
@@ -88,8 +82,9 @@ def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, strea
         DeliveryError: The broker did not accept a mark.
     """
     reasons: dict[int, str] = {}
-    for task in range(partitions_of(cluster, config.topics)):
-        last = last_commit(progress_tail(cluster, TopicPartition(config.topics.progress, task)))
+    cluster, topics = application.cluster, application.config.topics
+    for task in range(partitions_of(cluster, topics)):
+        last = last_commit(progress_tail(cluster, TopicPartition(topics.progress, task)))
         if last is not None and stream in last.stops:
             reasons[task] = last.stops[stream]
         elif last is not None and last.stopped_streams > len(last.stops):
@@ -101,21 +96,15 @@ def resume(config: Config, cluster: Cluster, sender: Sender, clock: Clock, strea
         )
     found = []
     for task, reason in reasons.items():
-        place = TopicPartition(config.topics.examples, task)
-        time_ms = _time_ms(cluster, clock, place, stream)
-        _send(config, sender, place, Mark(stream, MarkKind.RESUME), time_ms)
+        place = TopicPartition(topics.examples, task)
+        time_ms = _time_ms(application, place, stream)
+        _send(application, sender, place, Mark(stream, MarkKind.RESUME), time_ms)
         found.append(_Resumed(place, _written(sender, place)[0], reason))
     return found
 
 
 def erase(
-    config: Config,
-    cluster: Cluster,
-    sender: Sender,
-    clock: Clock,
-    stream: str,
-    ids: Iterable[str],
-    partition: int | None = None,
+    application: Application, sender: Sender, stream: str, ids: Iterable[str], partition: int | None = None
 ) -> tuple[TopicPartition, range]:
     """Write the marks that let a task forget examples; each mark has up to `MAX_DIGESTS` digests of ids.
 
@@ -132,6 +121,7 @@ def erase(
         UnknownOutcomeError: The broker did not answer in time.
         DeliveryError: The broker did not accept the marks.
     """
+    config = application.config
     _check_stream(config, stream)
     digests = [_checked_digest(stream, id_) for id_ in dict.fromkeys(ids)]
     room = config.limits.max_record_bytes - len(stream.encode()) - MARK_BYTES
@@ -139,16 +129,16 @@ def erase(
     if not digests or at_once < 1:
         problem = "there are no ids" if not digests else "limits.max_record_bytes is too small for an erase mark"
         raise ConfigurationError(f"erase: {problem}")
-    place = _place(config, cluster, stream, partition)
-    last = last_commit(progress_tail(cluster, place._replace(topic=config.topics.progress)))
+    place = _place(application, stream, partition)
+    last = last_commit(progress_tail(application.cluster, place._replace(topic=config.topics.progress)))
     if last is not None and stream in last.stops:
         text = f"stream {stream!r}: the breaker has stopped it: {last.stops[stream]}; resume it first"
         raise StateError(text, ErrorCode.STREAM_STATE)
-    time_ms = _time_ms(cluster, clock, place, stream)
+    time_ms = _time_ms(application, place, stream)
     parts = ["".join(digests[begin : begin + at_once]) for begin in range(0, len(digests), at_once)]
     marks = [Mark(stream, MarkKind.ERASE, digests=part) for part in parts]
     for mark in marks:
-        _send(config, sender, place, mark, time_ms)
+        _send(application, sender, place, mark, time_ms)
     return place, _written(sender, place)
 
 
@@ -158,9 +148,9 @@ def _checked_digest(stream: str, id_: str) -> str:
     return id_digest(stream, id_)
 
 
-def _send(config: Config, sender: Sender, place: TopicPartition, mark: Mark, time_ms: int) -> None:
+def _send(application: Application, sender: Sender, place: TopicPartition, mark: Mark, time_ms: int) -> None:
     """Write a mark."""
-    value = codec.encode(mark, format_of(config.serialization))
+    value = codec.encode(mark, application.wire_format)
     sender.send(place.topic, mark.stream.encode(), value, time_ms, partition=place.partition)
 
 
@@ -184,9 +174,9 @@ def _check_names(config: Config, stream: str, learner: str) -> None:
         raise ConfigurationError(f"learners: there is no learner {learner!r}{or_nearest(learner, config.learners)}")
 
 
-def _place(config: Config, cluster: Cluster, stream: str, partition: int | None) -> TopicPartition:
-    topic = config.topics.examples
-    partitions = partitions_of(cluster, config.topics)
+def _place(application: Application, stream: str, partition: int | None) -> TopicPartition:
+    topics = application.config.topics
+    topic, partitions = topics.examples, partitions_of(application.cluster, topics)
     if partition is None:
         return TopicPartition(topic, partition_of(stream.encode(), partitions))
     if partition >= partitions:
@@ -194,18 +184,18 @@ def _place(config: Config, cluster: Cluster, stream: str, partition: int | None)
     return TopicPartition(topic, partition)
 
 
-def _time_ms(cluster: Cluster, clock: Clock, place: TopicPartition, stream: str) -> int:
+def _time_ms(application: Application, place: TopicPartition, stream: str) -> int:
     """Return the last timestamp in a partition, or the current time if that is earlier or all records were deleted."""
-    low, high = cluster.watermarks(place)
+    low, high = application.cluster.watermarks(place)
     if not high:
         raise ConfigurationError(
             f"{place.topic}[{place.partition}] has never had a record: to start with another champion, set "
             f"streams.{stream}.champion; if the records of {stream} are in another partition, name this partition"
         )
-    now_ms, look = clock.now_ms(), FIRST_LOOK_RECORDS
+    now_ms, look = application.clock.now_ms(), FIRST_LOOK_RECORDS
     while True:
         start = max(low, high - look)
-        last_ms = _last_ms(cluster, place, start)
+        last_ms = _last_ms(application.cluster, place, start)
         if last_ms is not None:
             return min(last_ms, now_ms)
         if start == low:

@@ -104,7 +104,7 @@ def rebuild(application: Application, task: int, at: tuple[int, int] | None) -> 
     topics = application.config.topics
     for act in whole_acts(recorded):
         if isinstance(act, Act) and rebuilt is None:
-            first = Task(task, TaskSettings.from_json(act.text), (topics.examples, topics.labels))
+            first = Task(task, TaskSettings.from_json(act.text), topics.inputs)
             rebuilt = Rebuilt(first, act.sequence, (0, 0))
         elif isinstance(act, Act) and rebuilt is not None:
             rebuilt.task.apply(act)

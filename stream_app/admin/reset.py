@@ -14,7 +14,7 @@ from stream_app.admin.progress.writer import progress_writer
 from stream_app.admin.saved_models.import_model import newest_task
 from stream_app.config import MAX_HELD
 from stream_app.errors import ConfigurationError
-from stream_app.pipeline.leftovers import Leftovers, leftovers_of
+from stream_app.pipeline.leftovers import Leftovers
 from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act
 
@@ -52,7 +52,7 @@ def _leftovers(known: Task | None, number: int, stream: str) -> tuple[Leftovers,
     if known is None or stream not in names:
         there = ", ".join(f"{name!r}" for name in names) or "none yet"
         raise ConfigurationError(f"task {number} has no stream {stream!r}; it has {there}")
-    left, features = leftovers_of(known.stream(stream)), known.stream(stream).features
+    left, features = Leftovers.of(known.stream(stream)), known.stream(stream).features
     if known.reset_records and known.reset_records + left.records > MAX_HELD:
         raise ConfigurationError(
             f"task {number}: its next batch must close {known.reset_records:,} records of streams that were reset "

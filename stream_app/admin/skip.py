@@ -17,7 +17,7 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
 from stream_app.recovery.progress_script import SCRIPT_RECORDS
-from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
+from stream_app.snapshot.skipped_inputs import Gap, Offsets
 
 
 def skip(application: Application, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
@@ -39,7 +39,7 @@ def skip(application: Application, tasks: Iterable[int], *, dry_run: bool = Fals
                 yield f"task {task}: no input that it needs was deleted"
                 continue
             writer.write(task, [act])
-            yield f"task {task}: {'would continue' if dry_run else 'continues'} {read_gap(act.text).words()}"
+            yield f"task {task}: {'would continue' if dry_run else 'continues'} {Gap.from_text(act.text).words()}"
 
 
 def look(application: Application, task: int) -> Act | None:
@@ -57,7 +57,7 @@ def look(application: Application, task: int) -> Act | None:
     if last_commit(progress_tail(application.cluster, progress)) is None:
         return None
     named = named_snapshots(application.cluster, progress)
-    names = (topics.examples, topics.labels)
+    names = topics.inputs
     loaded = finish(application.cluster, changelog, lambda reader: load(reader, named, task, names))
     recorded = _recorded(application, task, loaded)
     commit = last_commit(recorded)
@@ -112,6 +112,6 @@ def _begin(recorded: list[Commit | Act], loaded: Loaded) -> tuple[int, Offsets, 
     state_sequence, processed = -1, (first.examples_start, first.labels_start)
     if loaded.manifest:
         state_sequence, processed = loaded.manifest.sequence, loaded.manifest.offsets
-    accepted = [read_gap(act.text) for act in recorded if isinstance(act, Act) and act.kind == SKIP]
+    accepted = [Gap.from_text(act.text) for act in recorded if isinstance(act, Act) and act.kind == SKIP]
     ends = [gap.end for gap in accepted if gap.state_sequence == state_sequence]
     return state_sequence, processed, ends[-1] if ends else processed

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from stream_app.config import Config
 
@@ -62,22 +63,17 @@ class AclEntry:
         return {name: str(value) for name, value in asdict(self).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Grants:
-    """Makes entries of one principal."""
+class _Grant(NamedTuple):
+    """The operations that are allowed on one resource, each with its reason."""
 
-    principal: str
+    resource: Resource
+    name: str
+    reasons: Mapping[str, str]
+    pattern: Pattern = Pattern.LITERAL
 
-    def on(
-        self, resource: Resource, name: str, pattern: Pattern = Pattern.LITERAL, **reasons: str
-    ) -> Iterator[AclEntry]:
-        """Yield an entry for each operation; `reasons` has the operations by name."""
-        for operation, reason in reasons.items():
-            yield AclEntry(self.principal, resource, name, pattern, operation, reason)
 
-    def on_topic(self, name: str, **reasons: str) -> Iterator[AclEntry]:
-        """Yield an entry for each operation on one topic."""
-        yield from self.on(Resource.TOPIC, name, Pattern.LITERAL, **reasons)
+def _topic(name: str, **reasons: str) -> _Grant:
+    return _Grant(Resource.TOPIC, name, reasons)
 
 
 _SETTINGS = "compare the topic's settings with those that the guarantees need"
@@ -89,67 +85,58 @@ def acl_entries(config: Config, role: Role, principal: str, group: str | None = 
 
     `group` is the consumer group of a subscriber; by default `<application.id>-subscribers`.
     """
-    grants = _Grants(principal)
-    if role is Role.WORKER:
-        return tuple(_worker(config, grants))
-    if role is Role.PRODUCER:
-        return tuple(_producer(config, grants))
-    if role is Role.SUBSCRIBER:
-        return tuple(_subscriber(config, grants, group or f"{config.application.id}-subscribers"))
-    return tuple(_operator(config, grants))
-
-
-def _worker(config: Config, grants: _Grants) -> Iterator[AclEntry]:
-    names = config.topics
-    for name in (names.examples, names.labels):
-        yield from grants.on_topic(name, Read="take the inputs, and commit their offsets", DescribeConfigs=_SETTINGS)
-    for name in (names.predictions, names.outcomes, names.metrics, names.dead_letters):
-        yield from grants.on_topic(
-            name,
-            Read="find out in a restore which outputs were committed",
-            Write="publish",
-            DescribeConfigs=_SETTINGS,
-        )
-    yield from grants.on_topic(
-        names.changelog, Read="load the newest snapshot", Write="write snapshots", DescribeConfigs=_SETTINGS
+    grants = {
+        Role.WORKER: _worker,
+        Role.PRODUCER: _producer,
+        Role.SUBSCRIBER: lambda config: _subscriber(config, group or f"{config.application.id}-subscribers"),
+        Role.OPERATOR: _operator,
+    }
+    return tuple(
+        AclEntry(principal, grant.resource, grant.name, grant.pattern, operation, reason)
+        for grant in grants[role](config)
+        for operation, reason in grant.reasons.items()
     )
-    yield from grants.on_topic(
+
+
+def _worker(config: Config) -> Iterator[_Grant]:
+    names = config.topics
+    for name in names.inputs:
+        yield _topic(name, Read="take the inputs, and commit their offsets", DescribeConfigs=_SETTINGS)
+    for name in (names.predictions, names.outcomes, names.metrics, names.dead_letters):
+        reason = "find out in a restore which outputs were committed"
+        yield _topic(name, Read=reason, Write="publish", DescribeConfigs=_SETTINGS)
+    yield _topic(names.changelog, Read="load the newest snapshot", Write="write snapshots", DescribeConfigs=_SETTINGS)
+    yield _topic(
         names.progress,
         Read="follow the commits in a restore",
         Write="record each commit",
         DescribeConfigs=_SETTINGS,
         Delete="delete the commits that no restore needs",
     )
-    yield from grants.on(
-        Resource.GROUP, config.group_id, Read="join the group, list its members, and commit offsets in transactions"
-    )
-    yield from grants.on(Resource.GROUP, config.log_reader_group_id, Describe=_LOG_READER)
+    reason = "join the group, list its members, and commit offsets in transactions"
+    yield _Grant(Resource.GROUP, config.group_id, {"Read": reason})
+    yield _Grant(Resource.GROUP, config.log_reader_group_id, {"Describe": _LOG_READER})
     reason = "write in transactions, and end the hanging transactions of instances that are gone"
-    yield from grants.on(Resource.TRANSACTIONAL_ID, config.transactional_id_prefix, Pattern.PREFIXED, Write=reason)
+    yield _Grant(Resource.TRANSACTIONAL_ID, config.transactional_id_prefix, {"Write": reason}, Pattern.PREFIXED)
 
 
-def _producer(config: Config, grants: _Grants) -> Iterator[AclEntry]:
-    for name in (config.topics.examples, config.topics.labels):
-        yield from grants.on_topic(
-            name,
-            Write="send examples and labels",
-            DescribeConfigs="areba-replay compares its event times with the retention; other producers do without",
-        )
+def _producer(config: Config) -> Iterator[_Grant]:
+    reason = "areba-replay compares its event times with the retention; other producers do without"
+    for name in config.topics.inputs:
+        yield _topic(name, Write="send examples and labels", DescribeConfigs=reason)
 
 
-def _subscriber(config: Config, grants: _Grants, group: str) -> Iterator[AclEntry]:
+def _subscriber(config: Config, group: str) -> Iterator[_Grant]:
     names = config.topics
     for name in (names.predictions, names.outcomes, names.metrics):
-        yield from grants.on_topic(
-            name, Read="read the records", DescribeConfigs="areba tail looks up the topic; other subscribers do without"
-        )
-    yield from grants.on(Resource.GROUP, group, Read="join a group and commit its offsets")
-    yield from grants.on(
-        Resource.GROUP, config.log_reader_group_id, Describe="areba tail; other subscribers do without"
-    )
+        reason = "areba tail looks up the topic; other subscribers do without"
+        yield _topic(name, Read="read the records", DescribeConfigs=reason)
+    yield _Grant(Resource.GROUP, group, {"Read": "join a group and commit its offsets"})
+    reason = "areba tail; other subscribers do without"
+    yield _Grant(Resource.GROUP, config.log_reader_group_id, {"Describe": reason})
 
 
-def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
+def _operator(config: Config) -> Iterator[_Grant]:
     names = config.topics
     writes = {
         names.examples: "promote, resume, erase, dlq resend",
@@ -157,24 +144,21 @@ def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
         names.dead_letters: "dlq resend marks what it has sent back",
         names.progress: "reset, state import, state skip",
     }
-    purpose = "inspect, verify, explain; reset and state commit their offsets"
-    reads = dict.fromkeys((names.examples, names.labels), purpose)
+    reads = dict.fromkeys(names.inputs, "inspect, verify, explain; reset and state commit their offsets")
     for name in names:
         operations = {"Read": reads.get(name, "inspect, watch, tail, verify, explain, dlq, state")}
         if name in writes:
             operations["Write"] = writes[name]
         operations["Create"] = "topics create"
         operations["DescribeConfigs"] = f"topics create, promote, resume, erase, dlq resend: {_SETTINGS}"
-        yield from grants.on_topic(name, **operations)
-    yield from grants.on(
-        Resource.GROUP, config.group_id, Read="read offsets and list members; reset and state commit offsets"
-    )
-    yield from grants.on(Resource.GROUP, config.log_reader_group_id, Describe=_LOG_READER)
-    yield from grants.on(
-        Resource.TRANSACTIONAL_ID, config.resend_transactional_id, Write="dlq resend sends each record once"
-    )
+        yield _topic(name, **operations)
+    reason = "read offsets and list members; reset and state commit offsets"
+    yield _Grant(Resource.GROUP, config.group_id, {"Read": reason})
+    yield _Grant(Resource.GROUP, config.log_reader_group_id, {"Describe": _LOG_READER})
+    reason = "dlq resend sends each record once"
+    yield _Grant(Resource.TRANSACTIONAL_ID, config.resend_transactional_id, {"Write": reason})
     reason = "reset, state import and state skip: one command at a time"
-    yield from grants.on(Resource.TRANSACTIONAL_ID, config.tools_transactional_id, Write=reason)
+    yield _Grant(Resource.TRANSACTIONAL_ID, config.tools_transactional_id, {"Write": reason})
 
 
 def commands(entries: Sequence[AclEntry], bootstrap_servers: str, client_file: str | None = None) -> list[str]:

@@ -101,7 +101,7 @@ def check(
             not begun.
     """
     lines = [absent_text(name) for name in names if name not in found]
-    inputs = [found[name] for name in (names.examples, names.labels) if name in found]
+    inputs = [found[name] for name in names.inputs if name in found]
     outputs = [
         found[name] for name in (names.predictions, names.outcomes, names.metrics, names.dead_letters) if name in found
     ]
@@ -136,7 +136,7 @@ def largest_batch_bytes(topic: TopicInfo) -> int:
 
 def retention_risks(found: Mapping[str, TopicInfo], names: Topics, ttl_ms: int) -> list[Risk]:
     """Return a line for each input that may lose records before they are used; see `retention.risks`."""
-    return list(risks((found[name] for name in (names.examples, names.labels) if name in found), ttl_ms))
+    return list(risks((found[name] for name in names.inputs if name in found), ttl_ms))
 
 
 def warnings(found: Mapping[str, TopicInfo]) -> list[str]:
@@ -165,7 +165,7 @@ def rights(names: Topics) -> Mapping[str, Sequence[str]]:
     always = ("Describe", "DescribeConfigs")
     written = (names.predictions, names.outcomes, names.metrics, names.dead_letters, names.changelog, names.progress)
     return {
-        **dict.fromkeys((names.examples, names.labels), ("Read", *always)),
+        **dict.fromkeys(names.inputs, ("Read", *always)),
         **dict.fromkeys(written, ("Read", "Write", *always)),
     }
 

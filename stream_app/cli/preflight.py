@@ -154,7 +154,7 @@ def _retention(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo
     risks = topic_plan.retention_risks(found, config.topics, config.join.ttl_ms)
     yield from (Result(Level.WRONG if risk.is_wrong else Level.WARNING, "retention", risk.text) for risk in risks)
     if not risks:
-        kept_ms = [retention_of(found[name]) for name in (config.topics.examples, config.topics.labels)]
+        kept_ms = [retention_of(found[name]) for name in config.topics.inputs]
         least = min((kept for kept in kept_ms if kept >= 0), default=None)
         text = "without a limit" if least is None else f"for {duration(least)}, by their event time"
         yield Result(Level.OK, "retention", f"the inputs are kept {text}")
@@ -162,7 +162,7 @@ def _retention(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo
 
 def _unread(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
     """Compare the event times of the first records that no worker has read with the retention."""
-    names = (config.topics.examples, config.topics.labels)
+    names = config.topics.inputs
     tasks = tasks_of(cluster, found[config.topics.progress]) or min(found[name].partitions for name in names)
     places = [TopicPartition(name, number) for name in names for number in range(tasks)]
     read = {

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
+from stream_app.admin.models import Application
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, TopicInfo
 from stream_app.backends.progress import tasks_of
 from stream_app.backends.retention import differences, input_times
-from stream_app.cli.clients import connect
+from stream_app.cli.clients import connect, open_application
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.worker.reports.events import TopicsAtRisk
@@ -47,7 +49,7 @@ def create_topics(
     cluster.create(wanted, replication)
     found = check_topics(config, cluster)
     if retention_ms is not None:
-        inputs = [found[name] for name in (config.topics.examples, config.topics.labels)]
+        inputs = [found[name] for name in config.topics.inputs]
         lines = list(differences(inputs, input_times(config.join.ttl_ms, retention_ms)))
         if lines:
             raise TopicError(lines)
@@ -71,6 +73,17 @@ def _partitions(config: Config, cluster: Cluster, wanted: int | None) -> int:
         )
     existing = [found[name].partitions for name in (config.topics.progress, *config.topics) if name in found]
     return wanted or tasks or next(iter(existing), DEFAULT_PARTITIONS)
+
+
+def open_checked(path: Path) -> Application:
+    """Read a configuration file, connect to its brokers, and check the topics.
+
+    Raises:
+        ConfigurationError: A setting is wrong, no broker answers, or a topic is missing or has wrong settings.
+    """
+    application = open_application(path)
+    check_topics(application.config, application.cluster)
+    return application
 
 
 def check_topics(config: Config, cluster: Cluster) -> Mapping[str, TopicInfo]:

@@ -195,6 +195,11 @@ class Topics(NamedTuple):
     changelog: str
     progress: str
 
+    @property
+    def inputs(self) -> tuple[str, str]:
+        """The topics of examples and labels, by `Side`."""
+        return self.examples, self.labels
+
 
 class _Conflict(NamedTuple):
     """A setting that contradicts another one, and the line that says so."""

@@ -96,7 +96,7 @@ def remember_id(
     """Close the id of a slot: its bucket in the table now refers to a new row of the ring.
 
     If more ids are remembered than the settings allow, the oldest is forgotten. The ring always has one row more than
-    that bound (`growth`), so the new id does not overwrite the oldest before it has left the table.
+    that bound (`StreamJoin`), so the new id does not overwrite the oldest before it has left the table.
     """
     number = state.counters[Counter.CLOSED_NEXT]
     row = closed_row(state, number)

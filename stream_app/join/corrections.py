@@ -1,6 +1,6 @@
 """A label for an id that has one already: a repetition, a conflict, or a correction.
 
-`rules.apply_label` decides that it is a correction if the settings allow corrections and its revision is higher.
+`rules._apply_label` decides that it is a correction if the settings allow corrections and its revision is higher.
 """
 
 import numpy as np

@@ -178,7 +178,7 @@ RING_PREFETCH_COLUMNS = 4
 
 @inlined_without_refcounts
 def take_slot(state: JoinArrays, ids: Words, row: Number, id_hash: np.uint64, time: Number, offset: Number) -> Number:
-    """Take a free slot for a record, whose id is in a row of `ids`; `growth` has made sure that there is one."""
+    """Take a free slot for a record, whose id is in a row of `ids`; `StreamJoin` has made sure that there is one."""
     state.counters[Counter.FREE] -= 1
     slot = state.free[state.counters[Counter.FREE]]
     for word in range(ID_WORDS):

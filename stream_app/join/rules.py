@@ -6,9 +6,9 @@ For each record of a stream, in merge order (`apply_record`):
 2. `close_before`: what has expired (timestamp + TTL + clock lead < stream time) is closed, by timestamp, then by
    arrival: a pending example as `unlabelled`, a waiting label as the dead letter orphan-label.
 3. `forget_expired_ids`: closed ids older than their own TTL are forgotten.
-4. The record is applied. `apply_example`: the example is predicted, then one of `_close_late_example`,
-   `join_with_waiting_label` and `_wait_for_label`; or it repeats an earlier example, `_repeat_example`.
-   `apply_label`: one of `wait_for_example`, `_join_with_pending_example`, `repeat_label` and the corrections; or a
+4. The record is applied. `_apply_example`: the example is predicted, then one of `_close_late_example`,
+   `_join_with_waiting_label` and `_wait_for_label`; or it repeats an earlier example, `_repeat_example`.
+   `_apply_label`: one of `_wait_for_example`, `_join_with_pending_example`, `repeat_label` and the corrections; or a
    dead letter.
 
 With `join.corrections: correct`, a label with a higher revision than the label before is a correction. The class of a
@@ -100,7 +100,7 @@ from stream_app.records import Operation
 
 
 @inlined_without_refcounts
-def apply_example(
+def _apply_example(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
 ) -> None:
     """Apply an example: predict it, then close it, join it or let it wait; or recognise a repetition.
@@ -142,7 +142,7 @@ def apply_example(
         if label_waits:
             add_dead_letter(out, position, LATE_LABEL, reference, LATE_EXAMPLE, limit - time)
     elif label_waits:
-        join_with_waiting_label(state, out, slot, reference, bucket, position)
+        _join_with_waiting_label(state, out, slot, reference, bucket, position)
     else:
         _wait_for_label(state, out, slot, position)
 
@@ -157,7 +157,7 @@ def _close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, bucket
 
 
 @inlined_without_refcounts
-def join_with_waiting_label(
+def _join_with_waiting_label(
     state: JoinArrays, out: JoinOutput, slot: Number, label_slot: Number, bucket: Number, position: Number
 ) -> None:
     """Join an example with the label that came before it."""
@@ -242,7 +242,7 @@ def _remember_label_counts(state: JoinArrays) -> None:
 
 
 @inlined_without_refcounts
-def apply_label(
+def _apply_label(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
 ) -> None:
     """Apply a label: let it wait, join it, correct an earlier one, or end it as a repetition or a dead letter.
@@ -264,7 +264,7 @@ def apply_label(
         elif batch.label_sizes[row] > state.settings[Setting.MAX_WAITING_BYTES]:
             add_dead_letter(out, position, ORPHAN_LABEL, -1, LARGE_LABEL, 0)
         else:
-            wait_for_example(state, batch, out, row, position, bucket, id_hash)
+            _wait_for_example(state, batch, out, row, position, bucket, id_hash)
     elif reference < 0:
         closed = closed_row(state, closed_number(reference))
         if state.closed_outcomes[closed] != JOINED_KIND:
@@ -306,7 +306,7 @@ def _is_correction(state: JoinArrays, batch: JoinInput, row: Number, closed: Num
 
 
 @inlined_without_refcounts
-def wait_for_example(
+def _wait_for_example(
     state: JoinArrays,
     batch: JoinInput,
     out: JoinOutput,
@@ -368,6 +368,6 @@ def apply_record(state: JoinArrays, batch: JoinInput, position: Number, out: Joi
     close_before(state, out, limit, position, UNLABELLED_KIND, EXPIRED_LABEL)
     forget_expired_ids(state)
     if is_example:
-        apply_example(state, batch, out, row, position, limit)
+        _apply_example(state, batch, out, row, position, limit)
     else:
-        apply_label(state, batch, out, row, position, limit)
+        _apply_label(state, batch, out, row, position, limit)

@@ -10,6 +10,8 @@ import numpy as np
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import (
     PREFETCH_DISTANCE,
+    Number,
+    Pointer,
     integer_of,
     longs_at,
     pointer_to,
@@ -29,8 +31,8 @@ from stream_app.join.constants import (
     Counter,
     Evaluation,
     OutputKind,
+    Setting,
 )
-from stream_app.join.growth import wanted_ring_rows
 from stream_app.join.input import JoinInput, Segments
 from stream_app.join.layout import (
     JOIN_FIELDS,
@@ -74,10 +76,20 @@ def _find_wanting(segments: Segments, wants: Bytes) -> int:
         closings += counters[Counter.PENDING] + counters[Counter.WAITING] + 2 * rows
         wants[segment] = (
             counters[Counter.FREE] < rows
-            or descriptor[JoinField.RING] < wanted_ring_rows(counters, rows)
+            or descriptor[JoinField.RING] < _wanted_ring_rows(counters, rows)
             or descriptor[JoinField.TABLE] < 2 * (counters[Counter.TABLE_USED] + rows)
         )
     return int(closings)
+
+
+@inlined_without_refcounts
+def _wanted_ring_rows(counters: Pointer, rows: Number) -> int:
+    """Return how many rows of the ring this many more records may need: at most one more than can be remembered.
+
+    The settings are in memory directly after the counters.
+    """
+    remembered = counters[Counter.CLOSED_NEXT] - counters[Counter.CLOSED_FIRST]
+    return int(min(remembered + counters[Counter.PENDING] + rows, counters[COUNTERS + Setting.MAX_CLOSED] + 1))
 
 
 # Prefetching ----------------------------------------------------------------------------------------------------------

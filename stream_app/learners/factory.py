@@ -11,7 +11,7 @@ from stream_app.jit.tables import SharedBuffers
 from stream_app.learners.api import Learner
 from stream_app.learners.method import LearningMethod
 from stream_app.learners.methods.custom import build_own
-from stream_app.learners.networks.dense import blank_networks, dense_weights, random_generator, reseed
+from stream_app.learners.networks.dense import blank_networks, dense_weights, random_generator
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import new_generator
 from stream_app.learners.registry import METHODS, new_method
@@ -30,7 +30,7 @@ class LearnerResources:
     Attributes:
         buffers: Arrays that carry nothing from one operation to the next.
         templates: Learners without weights, by the settings that decide how they are made, oldest first.
-        generator: Draws the weights of one learner after the other, see `networks.dense.reseed`.
+        generator: Draws the weights of one learner after the other, see `_reseed`.
     """
 
     buffers: SharedBuffers = field(default_factory=dict)
@@ -98,7 +98,7 @@ def build_dense(
     """Make a new learner of dense networks; see `build`. Resources belong to one method of each name."""
     widths = (features, *settings.hidden, 1)
     model = resources.template((features, *settings.key), lambda: _without_weights(method, settings, widths, resources))
-    generator = reseed(resources.generator, seed)
+    generator = _reseed(resources.generator, seed)
     if model.is_alike:
         weights = [dense_weights(widths, generator)] * model.networks
     else:
@@ -113,3 +113,19 @@ def _without_weights(
     made = new_method(method, settings, widths[0], bytes(32))
     model = blank_networks(widths, made.tables.state.networks, settings.learning_rate, settings.l2, made.examples)
     return OnlineLearner(made, model, widths[0], scaled=settings.scaler == "standard", buffers=resources.buffers)
+
+
+def _reseed(generator: np.random.Generator, seed: bytes) -> np.random.Generator:
+    """Give a `random_generator` another seed, which takes a tenth of the time of a new generator; return it."""
+    generator.bit_generator.state = {
+        "bit_generator": "Philox",
+        "state": {
+            "key": np.frombuffer(seed[:16], "<u8").astype(np.uint64),
+            "counter": np.array([0, 0, *np.frombuffer(seed[16:], "<u8")], np.uint64),
+        },
+        "buffer": np.zeros(4, np.uint64),
+        "buffer_pos": 4,  # nothing is left in the buffer
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return generator

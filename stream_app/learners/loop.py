@@ -1,32 +1,60 @@
 """The compiled loop that predicts and learns, shared by all methods; and its steps, for models that are not compiled.
 
-The loop knows a learner by the address of its descriptor (see `jit.memory`): `LearnerFields`, then the fields of the
+The loop knows a learner by the address of its descriptor (see `jit.memory`): `_LearnerFields`, then the fields of the
 method's own state. What differs between methods are the functions that each of them exports (`method.Functions`).
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled, inlined, inlined_without_refcounts
-from stream_app.jit.memory import CACHE_LINE_BYTES, Pointer, longs_at, one_of, pointer_to, prefetch_all
-from stream_app.jit.tables import descriptor_of
+from stream_app.jit.memory import CACHE_LINE_BYTES, Pointer, longs_at, offset_pointer, one_of, pointer_to, prefetch_all
+from stream_app.jit.tables import descriptor_of, field_count, view_of
 from stream_app.learners.api import REPORT_WIDTH
 from stream_app.learners.method import Functions
 from stream_app.learners.method_state import (
-    LEARNER_FIELDS,
     NEGATIVE,
     POSITIVE,
-    LearnerFields,
     LearnerView,
+    MethodState,
     MethodTables,
-    learner_of,
+    Queues,
     source_of,
 )
 from stream_app.learners.networks.dense_networks import ZERO, DenseNetworks, members_of
 from stream_app.learners.networks.kernels import learn, predict
 from stream_app.learners.registry import METHODS
-from stream_app.learners.scaler import OperationBuffers, Scaler, buffers_of
-from stream_app.records import Longs, Operation
+from stream_app.learners.scaler import OperationBuffers, ScaledInputs, Scaler, buffers_of
+from stream_app.records import Floats, Longs, Operation
+
+
+class _LearnerFields(NamedTuple):
+    """The fields of a learner's descriptor, before those of the method's own state.
+
+    Attributes:
+        scaler: Its scaler.
+        networks: Its networks.
+        state: What every method has.
+        queues: Its queues.
+        source: float32, see `source_of`.
+        block: The address of the block that holds the arrays.
+        block_bytes: How many of its bytes every operation reads, at most `MAX_PREFETCHED_BYTES`.
+    """
+
+    scaler: Scaler
+    networks: DenseNetworks
+    state: MethodState
+    queues: Queues
+    source: Floats
+    block: int
+    block_bytes: int
+
+
+LEARNER_FIELDS = field_count(_LearnerFields)
+
+_fields_of = view_of(_LearnerFields)
 
 _HALF = np.float32(0.5)
 
@@ -53,8 +81,28 @@ def learner_descriptor(scaler: Scaler, networks: DenseNetworks, method: MethodTa
     """
     state, queues, own = method
     source, block_bytes = source_of(scaler, method), min(block[1], MAX_PREFETCHED_BYTES)
-    fields = LearnerFields(scaler, networks, state, queues, source, block[0], block_bytes)
+    fields = _LearnerFields(scaler, networks, state, queues, source, block[0], block_bytes)
     return descriptor_of([fields, own])
+
+
+@inlined
+def _inputs_of(scaler: Scaler, buffers: OperationBuffers) -> ScaledInputs:
+    """Return the examples of a call with the scaler of a learner."""
+    return ScaledInputs(scaler, buffers.features, buffers.ids, scaler.seen if scaler.active else scaler.row)
+
+
+@inlined
+def _learner_of(descriptor: Pointer, buffers: OperationBuffers) -> LearnerView:
+    """Return the learner of a descriptor; its owner must hold all arrays while it is in use."""
+    fields = _fields_of(descriptor)
+    return LearnerView(
+        _inputs_of(fields.scaler, buffers),
+        fields.networks,
+        fields.state,
+        fields.queues,
+        fields.source,
+        offset_pointer(descriptor, LEARNER_FIELDS),
+    )
 
 
 @inlined_without_refcounts
@@ -140,7 +188,7 @@ def run_segment(
         keep: Whether predictions are kept with their slots, so that `Operation.LEARN` is answered with the prediction.
         following: Address of the descriptor of the learner whose turn is next; 0: there is none.
     """
-    learner = learner_of(descriptor, buffers)
+    learner = _learner_of(descriptor, buffers)
     state, source = learner.state, learner.inputs.source
     voters = members_of(learner.networks, state.first_voter, state.voters)
     updates = ZERO
@@ -181,7 +229,7 @@ def run(learner: int, buffers: int, operations: int) -> None:
 
 @inlined
 def _learner_at(learner: int, buffers: int) -> LearnerView:
-    return learner_of(longs_at(learner), buffers_of(longs_at(buffers)))
+    return _learner_of(longs_at(learner), buffers_of(longs_at(buffers)))
 
 
 @compiled

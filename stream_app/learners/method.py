@@ -11,7 +11,7 @@ from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, MethodTables, Queues
 from stream_app.learners.scaler import scale
-from stream_app.records import ID_WORDS, Longs
+from stream_app.records import ID_WORDS, Longs, Words
 
 State = Mapping[str, NDArray[np.generic]]
 """Arrays by name, as a snapshot has them."""
@@ -114,6 +114,33 @@ class RunningMethod(NamedTuple):
         """Take over arrays that `fits` accepted."""
         for part in self.parts:
             part.load(self.tables, arrays)
+
+    def erase(self, erased: Callable[[Words], NDArray[np.bool_]]) -> int:
+        """Remove examples from all queues; return how many.
+
+        Later examples move up, and all rows that are free are zeros afterwards, also those that older examples have
+        left.
+
+        Args:
+            erased: Says of ids, uint64 `[n, ID_WORDS]`, which are erased.
+        """
+        queues = self.tables.queues
+        columns: list[NDArray[Any]] = [queues.examples.reshape(-1, queues.width), queues.ids, queues.classes]
+        if queues.dated:
+            columns.append(queues.arrivals)
+        removed = 0
+        for queue in range(queues.queues):
+            rows = queue_rows(queues, queue)
+            gone = erased(queues.ids[rows])
+            kept, begin = rows[~gone], queue * queues.rows
+            for column in columns:
+                moved = column[kept]
+                column[begin : begin + queues.rows] = 0
+                column[begin : begin + len(kept)] = moved
+            queues.firsts[queue], queues.lengths[queue] = 0, len(kept)
+            removed += len(rows) - len(kept)
+            self.erased(self.tables, queue, gone)
+        return removed
 
 
 # Queues ---------------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import compiled, inlined
-from stream_app.jit.memory import Pointer, offset_pointer
-from stream_app.jit.tables import ArrayMark, field_count, new_table, view_of
+from stream_app.jit.compiler import compiled
+from stream_app.jit.memory import Pointer
+from stream_app.jit.tables import ArrayMark, new_table
 from stream_app.learners.networks.dense_networks import DenseNetworks, padded
-from stream_app.learners.scaler import OperationBuffers, ScaledInputs, Scaler, inputs_of
+from stream_app.learners.scaler import ScaledInputs, Scaler
 from stream_app.records import ID_WORDS, Floats, Longs, Words
 
 NEGATIVE, POSITIVE = 0, 1
@@ -164,33 +164,6 @@ def source_of(scaler: Scaler, method: MethodTables) -> Floats:
 # Compiled code --------------------------------------------------------------------------------------------------------
 
 
-class LearnerFields(NamedTuple):
-    """The fields of a learner's descriptor, before those of the method's own state.
-
-    Attributes:
-        scaler: Its scaler.
-        networks: Its networks.
-        state: What every method has.
-        queues: Its queues.
-        source: float32, see `source_of`.
-        block: The address of the block that holds the arrays.
-        block_bytes: How many of its bytes every operation reads, at most `loop.MAX_PREFETCHED_BYTES`.
-    """
-
-    scaler: Scaler
-    networks: DenseNetworks
-    state: MethodState
-    queues: Queues
-    source: Floats
-    block: int
-    block_bytes: int
-
-
-LEARNER_FIELDS = field_count(LearnerFields)
-
-_fields_of = view_of(LearnerFields)
-
-
 class LearnerView(NamedTuple):
     """A learner in compiled code, with the examples of a call; `own` points to the fields of the method's own state."""
 
@@ -200,20 +173,6 @@ class LearnerView(NamedTuple):
     queues: Queues
     source: Pointer
     own: Pointer
-
-
-@inlined
-def learner_of(descriptor: Pointer, buffers: OperationBuffers) -> LearnerView:
-    """Return the learner of a descriptor; its owner must hold all arrays while it is in use."""
-    fields = _fields_of(descriptor)
-    return LearnerView(
-        inputs_of(fields.scaler, buffers),
-        fields.networks,
-        fields.state,
-        fields.queues,
-        fields.source,
-        offset_pointer(descriptor, LEARNER_FIELDS),
-    )
 
 
 @compiled

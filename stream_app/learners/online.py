@@ -18,10 +18,9 @@ from stream_app.learners import loop
 from stream_app.learners.api import REPORT_COLUMNS, Answers, Operations, check
 from stream_app.learners.method import RunningMethod, State
 from stream_app.learners.method_state import MethodTables, source_of
-from stream_app.learners.methods.erasing import erase_queued
 from stream_app.learners.moments import moments_by_name
 from stream_app.learners.networks.activations import LARGEST
-from stream_app.learners.networks.dense import Training, networks_of, training_of
+from stream_app.learners.networks.dense import Training, networks_of
 from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, new_scaler
 from stream_app.records import Floats, Longs, Operation, Words
@@ -222,7 +221,7 @@ class OnlineLearner:
 
     def erase(self, erased: Callable[[Words], NDArray[np.bool_]]) -> int:
         """Remove examples from the method's queues; see `api.Learner`."""
-        return erase_queued(self._own_method, erased)
+        return self._own_method.erase(erased)
 
     def _step_by_step(self, operations: Operations, answers: Answers, buffers: int, model: Models) -> None:
         (scaler, _, (state, _, _)), width = self._all, self._features
@@ -261,7 +260,7 @@ class OnlineLearner:
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """Return the state of model and scaler, not copied."""
         scaler, networks, _ = self._all
-        views = training_of(networks).arrays() if self._modules is None else dict(self._modules.arrays())
+        views = _training_of(networks).arrays() if self._modules is None else dict(self._modules.arrays())
         if scaler.active:
             views |= moments_by_name(scaler.moments)
         return views
@@ -304,3 +303,8 @@ class OnlineLearner:
         if kept is not None:
             kept[: len(rows)] = rows
             self._all.scaler.slots[0] = len(rows)
+
+
+def _training_of(networks: DenseNetworks) -> Training:
+    """Return the memory of dense networks."""
+    return Training(networks.parameters, networks.first, networks.second, networks.powers, networks.updates)

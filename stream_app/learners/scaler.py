@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import compiled, inlined
+from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
 from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.moments import factor_of, new_moments, take_into_moments, within_limit
@@ -104,12 +104,6 @@ class ScaledInputs(NamedTuple):
     raw: Pointer
     ids: Pointer
     source: Pointer
-
-
-@inlined
-def inputs_of(scaler: Scaler, buffers: OperationBuffers) -> ScaledInputs:
-    """Return the examples of a call with the scaler of a learner."""
-    return ScaledInputs(scaler, buffers.features, buffers.ids, scaler.seen if scaler.active else scaler.row)
 
 
 @compiled

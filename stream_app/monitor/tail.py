@@ -22,7 +22,7 @@ from stream_app.errors import ConfigurationError, TopicError, UndecodableError, 
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Mark, Outcome, Prediction, stream_of_key
 from stream_app.serialization.codec import decode_one
-from stream_app.serialization.dead_letter import read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import WireFormat
 
 POLL_RECORDS = 2_000
@@ -98,12 +98,8 @@ def topic_named(topics: Topics, text: str) -> str:
     return name
 
 
-def _unheard(_read: int, _all: int) -> None:
-    """Ignore a report."""
-
-
 def newest(
-    cluster: FollowableCluster, topic: str, wanted: Wanted, report: Reporter = _unheard
+    cluster: FollowableCluster, topic: str, wanted: Wanted, report: Reporter = lambda *_: None
 ) -> tuple[Iterator[Found], dict[TopicPartition, int]]:
     """Find the records that a topic has now.
 
@@ -243,7 +239,7 @@ def document(found: Found, wire_format: WireFormat | None = None) -> dict[str, A
     (topic, partition), row = found
     plain: dict[str, Any] = {"topic": topic, "partition": partition, "offset": row.offset}
     plain["timestamp_ms"] = None if row.log_time_ms < 0 else row.log_time_ms
-    letter = read_dead_letter(row.key, row.value, row.headers)
+    letter = DeadLetterRecord.read(row.key, row.value, row.headers)
     if letter is not None:
         plain["reason"], plain["message"], plain["event_time_ms"] = letter.reason, letter.message, letter.event_time_ms
         plain["origin"] = {"topic": letter.topic, "partition": letter.partition, "offset": letter.input_offset}

@@ -13,7 +13,7 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import Act, Commit, Metric, Outcome, Prediction, stream_of_key
 from stream_app.serialization.avro import Record
 from stream_app.serialization.codec import decode_one
-from stream_app.serialization.dead_letter import read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import format_of
 
 TAILS: Mapping[str, int] = {
@@ -208,7 +208,7 @@ class Watcher:
 
     def _add_dead_letters(self, place: TopicPartition, records: RawRecords) -> None:
         for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
-            letter = read_dead_letter(key, value, records.headers.get(row, ()))
+            letter = DeadLetterRecord.read(key, value, records.headers.get(row, ()))
             if letter is not None:
                 self.model.add_dead_letter(stream_of_key(key), letter.reason, place.partition)
 

@@ -8,7 +8,7 @@ no single record. The join is then built again from what is left, as a restore b
 import numpy as np
 
 from stream_app.join.constants import Counter, SlotState
-from stream_app.pipeline.leftovers import Leftovers, leftovers_of
+from stream_app.pipeline.leftovers import Leftovers
 from stream_app.pipeline.outputs import Erased
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_state import KEPT_COUNTERS, StreamState, load_stream
@@ -30,7 +30,7 @@ def erase(old: Stream, new: Stream, ids: ErasedIds) -> tuple[Leftovers, Erased]:
     held = np.flatnonzero(join["states"] != SlotState.FREE)
     named = np.zeros(len(join["states"]), np.bool_)
     named[held] = ids.among(join["ids"][held])
-    left = leftovers_of(old, named)
+    left = Leftovers.of(old, named)
     for slot in np.flatnonzero(named & (join["states"] == SlotState.WAITING)).tolist():
         del old.waiting[slot]
     join["states"][named] = SlotState.FREE

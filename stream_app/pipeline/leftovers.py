@@ -6,7 +6,7 @@ the stream held.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,29 +60,29 @@ class Leftovers(NamedTuple):
         """Return an upper bound of the bytes of these outputs."""
         return len(self.offsets) * costs.outcome + sum(size_of(label) + costs.letter for label in self.labels)
 
+    @classmethod
+    def of(cls, stream: Stream, chosen: NDArray[np.bool_] | None = None) -> Self:
+        """Return copies of the open records of a stream; bool `[slots]` chooses some of them."""
+        state = stream.join.arrays()
+        among = np.True_ if chosen is None else chosen
 
-def leftovers_of(stream: Stream, chosen: NDArray[np.bool_] | None = None) -> Leftovers:
-    """Return copies of the open records of a stream; bool `[slots]` chooses some of them."""
-    state = stream.join.arrays()
-    among = np.True_ if chosen is None else chosen
+        def slots(kind: int) -> Integers:
+            found = np.flatnonzero((state["states"] == kind) & among)
+            order = np.lexsort((state["arrivals"][found], state["times"][found]))
+            by_time: Integers = found[order].astype(np.int32)
+            return by_time
 
-    def slots(kind: int) -> Integers:
-        found = np.flatnonzero((state["states"] == kind) & among)
-        order = np.lexsort((state["arrivals"][found], state["times"][found]))
-        by_time: Integers = found[order].astype(np.int32)
-        return by_time
-
-    pending = slots(SlotState.PENDING)
-    champions = state["champions"][pending]
-    return Leftovers(
-        stream.name,
-        stream.learner_names,
-        state["ids"][pending],
-        state["offsets"][pending],
-        champions,
-        state["scores"][champions, pending],
-        [stream.waiting[slot] for slot in slots(SlotState.WAITING).tolist()],
-    )
+        pending = slots(SlotState.PENDING)
+        champions = state["champions"][pending]
+        return cls(
+            stream.name,
+            stream.learner_names,
+            state["ids"][pending],
+            state["offsets"][pending],
+            champions,
+            state["scores"][champions, pending],
+            [stream.waiting[slot] for slot in slots(SlotState.WAITING).tolist()],
+        )
 
 
 def close(left: Leftovers, names: _NameNumbers, collector: Collector, position: int, cause: Cause) -> None:

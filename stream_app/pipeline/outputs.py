@@ -68,26 +68,20 @@ class Outputs:
         return sum(map(bytes_of, self.topics.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class InputTopics:
-    """The full names of a task's input topics, by `Side`, and its partition: the source of its dead letters."""
-
-    names: tuple[str, str]
-    partition: int
-
-
 class OutputForm(NamedTuple):
     """How outputs are written.
 
     Attributes:
         wire_format: The headers of their values.
-        inputs: The source of the dead letters.
+        topics: The full names of the input topics, by `Side`.
+        partition: The number of the task.
         join: The settings that decided about labels.
         dead_letter_bytes: Most bytes of a dead letter, see `left_out`.
     """
 
     wire_format: WireFormat
-    inputs: InputTopics
+    topics: tuple[str, str]
+    partition: int
     join: JoinSettings
     dead_letter_bytes: int
 
@@ -290,9 +284,9 @@ def _fields(record: OriginalRecord) -> Fields:
 
 def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
     """Make our headers, which come after the original ones: the family of Kafka Connect (KIP-298) and our reason."""
-    record, reason, inputs = letter.record, letter.reason.text, form.inputs
-    topic = inputs.names[record.side]
-    message = f"{topic}[{inputs.partition}] offset {record.offset}: {reason}"
+    record, reason = letter.record, letter.reason.text
+    topic = form.topics[record.side]
+    message = f"{topic}[{form.partition}] offset {record.offset}: {reason}"
     if letter.reason is Reason.WRONG_SCHEMA:
         explanation = form.wire_format.explanation(record.value)
         message += f", {explanation}" if explanation else ""
@@ -302,7 +296,7 @@ def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
         message += f", {explained(letter.cause, letter.delay_ms, form.join)}"
     ours = {
         "__connect.errors.topic": topic,
-        "__connect.errors.partition": str(inputs.partition),
+        "__connect.errors.partition": str(form.partition),
         "__connect.errors.offset": str(record.offset),
         "__connect.errors.exception.class.name": f"areba.{reason}",
         "__connect.errors.exception.message": message,

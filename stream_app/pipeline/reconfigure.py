@@ -28,7 +28,6 @@ from stream_app.pipeline.stream_state import (
     StreamState,
     counter_of,
     load_stream,
-    with_champion,
     without_seen,
 )
 from stream_app.records import Longs, Operation
@@ -85,7 +84,7 @@ def _carry_over(old: Stream, new: Stream, origins: Sequence[_Origin], join: Join
     kept: Columns = {name: array for name, array in core.items() if not name.startswith(("learner.", "sums."))}
     first, end = state.closed_span()
     first = max(first, end - join.max_closed_per_stream)
-    kept["counters"] = with_champion(core, numbers)
+    kept["counters"] = _with_champion(core, numbers)
     kept["counters"][KEPT_COUNTERS.index(Counter.CLOSED_FIRST)] = first
     for number, origin in enumerate(origins):
         kept |= named(f"learner.{number}.", _learner(core, new, number, origin))
@@ -108,6 +107,14 @@ def _sums(core: Arrays, new: Stream, number: int, origin: _Origin, same_detector
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
     known = without_prefix(core, f"sums.{origin.number}.")
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
+
+
+def _with_champion(core: Arrays, numbers: Longs) -> Longs:
+    """Return the counters with the champion's new number; `numbers` is int64, the new number of each old learner."""
+    counters = np.array(core["counters"], np.int64)
+    at = KEPT_COUNTERS.index(Counter.CHAMPION)
+    counters[at] = numbers[counters[at]]
+    return counters
 
 
 def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], numbers: Longs) -> Columns:

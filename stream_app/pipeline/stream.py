@@ -35,7 +35,7 @@ RECORD_OBJECT_BYTES, HEADER_OBJECT_BYTES = 300, 160
 """Bytes of a waiting label, and of each of its headers, besides key, value, and names and values of headers."""
 
 
-def held_bytes(record: OriginalRecord) -> int:
+def _held_bytes(record: OriginalRecord) -> int:
     """Return the approximate bytes of a record that is kept as it came."""
     headers = sum(HEADER_OBJECT_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_OBJECT_BYTES + len(record.key or b"") + len(record.value or b"") + headers
@@ -140,7 +140,7 @@ class Stream:
     def allocated_bytes(self) -> int:
         """The approximate bytes of the stream, without a user's own learners."""
         learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
-        return _OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
+        return _OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(_held_bytes, self.waiting.values()))
 
     @property
     def time_ms(self) -> int:

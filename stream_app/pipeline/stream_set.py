@@ -33,10 +33,9 @@ from stream_app.pipeline.steps.join_and_learn import (
     keep_answers,
     learn_interpreted,
 )
-from stream_app.pipeline.steps.output_rows import Owners, outcome_rows, prediction_rows
-from stream_app.pipeline.steps.route import group_by_stream
+from stream_app.pipeline.steps.output_rows import output_rows
+from stream_app.pipeline.steps.routed import group_by_stream
 from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
-from stream_app.pipeline.transaction_bounds import StreamTable
 from stream_app.records import NO_LONG, Cause, Integers, Longs, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import ErasedIds
 from stream_app.serialization.names import NameList
@@ -47,7 +46,7 @@ NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED = 0, 1, 2, 3, 4
 LEARNER_COLUMNS = 5
 
 
-class Stretch(NamedTuple):
+class _Stretch(NamedTuple):
     """The records of a batch up to the next control record of each stream.
 
     Attributes:
@@ -122,9 +121,9 @@ class Streams:
         return self._dimensions[: len(self)].copy()
 
     @property
-    def table(self) -> StreamTable:
+    def table(self) -> tuple[Longs, Longs]:
         """Joins and learners by stream, for `transaction_bounds`; valid until a stream is opened."""
-        return StreamTable(self._joins[: len(self)], self._counts[: len(self)])
+        return self._joins[: len(self)], self._counts[: len(self)]
 
     @property
     def allocated_bytes(self) -> int:
@@ -188,7 +187,7 @@ class Streams:
 
     # The steps of a batch -------------------------------------------------------------------------------------------
 
-    def stretches(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[Stretch]:
+    def stretches(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[_Stretch]:
         """Yield the stretches of a batch; the caller takes each before it asks for the next one.
 
         After a stretch, its `promote` and `erase` marks are applied: they change what the records after the mark meet.
@@ -220,7 +219,7 @@ class Streams:
             if todo.any():
                 chosen = which[todo]
                 rest = begins[todo], stops[todo], positions, advances[todo], at[todo]
-                yield Stretch(chosen, Segments(self._joins[chosen], *rest))
+                yield _Stretch(chosen, Segments(self._joins[chosen], *rest))
             for stream, learner, position in promoted:
                 if not stream.promote(learner):
                     collector.bury(position, Reason.UNKNOWN_LEARNER)
@@ -239,7 +238,7 @@ class Streams:
         close(left, self, collector, position, Cause.ERASED)
         collector.erased(erased)
 
-    def join_and_learn(self, batch: InputBatch, stretch: Stretch) -> _Joined:
+    def join_and_learn(self, batch: InputBatch, stretch: _Stretch) -> _Joined:
         """Carry out the steps join and learn: one compiled call, then the learners that are not compiled."""
         which, segments = stretch
         growing, closings = wanting(segments)
@@ -275,10 +274,11 @@ class Streams:
     def collect(self, batch: InputBatch, result: _Joined, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a stretch to the collector."""
         which, learners, out, answers = result
-        owners = Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))
+        owners = which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER])
         every = self._settings.predictions == "all"
-        collector.predictions(prediction_rows(batch.merged, owners, out, answers, every=every))
-        collector.outcomes(outcome_rows(owners, out, len(batch.times)))
+        predictions, outcomes = output_rows(batch.merged, owners, out, answers, every=every)
+        collector.predictions(predictions)
+        collector.outcomes(outcomes)
         self._collect_dead(batch, which, out, collector)
 
     def _collect_dead(self, batch: InputBatch, which: Integers, out: JoinOutput, collector: Collector) -> None:

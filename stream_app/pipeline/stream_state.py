@@ -181,14 +181,6 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         change.load(without_prefix(core, f"sums.{number}."))
 
 
-def with_champion(core: Arrays, numbers: Longs) -> NDArray[Any]:
-    """Return the counters with the champion's new number; `numbers` is int64, the new number of each old learner."""
-    counters = np.array(core["counters"])
-    at = KEPT_COUNTERS.index(join.Counter.CHAMPION)
-    counters[at] = numbers[counters[at]]
-    return counters
-
-
 def without_seen(arrays: Arrays) -> Columns:
     """Return a learner's state without the scaled features of pending examples."""
     return {name: array for name, array in arrays.items() if name != SEEN}

@@ -15,15 +15,14 @@ from stream_app.config import Running, StreamSettings, TaskSettings, must_restar
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
-from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
-from stream_app.pipeline.outputs import Collector, InputTopics, OutputForm, Outputs
+from stream_app.pipeline.leftovers import Leftovers, close
+from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
-from stream_app.pipeline.steps.route import route_records
-from stream_app.pipeline.steps.routed import Routed, columns_to_route, judged, stopped_until
+from stream_app.pipeline.steps.routed import Routed, judged, route_records, stopped_until
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
-from stream_app.pipeline.transaction_bounds import BoundSettings, Room, columns_of, costs_of, fitting
+from stream_app.pipeline.transaction_bounds import Room, costs_of, fitting
 from stream_app.record_columns import RawRecords
 from stream_app.records import (
     ADOPT,
@@ -44,8 +43,8 @@ from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
-from stream_app.snapshot.imported_state import ImportedModel, read_import
-from stream_app.snapshot.stops import read_stop
+from stream_app.snapshot.imported_state import ImportedModel
+from stream_app.snapshot.stops import Stop
 
 _BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
@@ -81,7 +80,7 @@ class Task:
     ) -> None:
         self.settings = settings
         self.stopped: dict[str, str] = {}
-        self._inputs = InputTopics(topics, partition)
+        self._topics, self._number = topics, partition
         self._limits = _decode_limits(settings)
         self._streams = Streams(settings, hash_key, seed_of)
         self._changed: set[str] = set()  # since the last snapshot
@@ -122,11 +121,11 @@ class Task:
         if act.kind == CONFIGURATION:
             self.apply_settings(TaskSettings.from_json(act.text))
         elif act.kind == IMPORT:
-            self._load_import(read_import(act.text))
+            self._load_import(ImportedModel.from_text(act.text))
         elif act.kind == RESET:
             self._reset(act.text)
         elif act.kind == STOP:
-            stop = read_stop(act.text)
+            stop = Stop.from_text(act.text)
             self.stopped.setdefault(stop.stream, stop.reason)
         elif act.kind not in (SKIP, REPAIR, ADOPT, SNAPSHOT):  # these change which records are processed
             raise StateError(f"this version does not know the act {act.kind!r}")
@@ -139,7 +138,7 @@ class Task:
         number = self._streams.number_of(name)
         if number < 0:
             return
-        self._leftovers.append(leftovers_of(self._streams[number]))
+        self._leftovers.append(Leftovers.of(self._streams[number]))
         self._streams.begin(number, self.settings.of_stream(name))
 
     def _load_import(self, imported: ImportedModel) -> None:
@@ -222,24 +221,21 @@ class Task:
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
         self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
-        form = OutputForm(self.wire_format, self._inputs, self.settings.join, self.settings.dead_letter_bytes)
+        form = OutputForm(
+            self.wire_format, self._topics, self._number, self.settings.join, self.settings.dead_letter_bytes
+        )
         return collector.encode(names, form, records, routed)
 
     def fitting(self, batch: InputBatch, room: Room) -> tuple[int, int]:
         """Return how many of its first examples and labels surely fit into this room of a transaction; 0 if none do."""
         new = {name for side in batch.decoded for name in side.stream_names}
-        settings = BoundSettings(
-            max((len(self.settings.of_stream(name).learners) for name in new), default=0),
-            self.settings.metrics.every_labels,
-            self.settings.predictions == "all",
-        )
         one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
         longest = max((len(name.encode()) for name in new), default=0)
         windows = len(self.settings.metrics.fading_factors)
-        costs = costs_of(batch, max(longest, self._streams.longest_name), self._inputs.names, windows)
+        costs = costs_of(batch, max(longest, self._streams.longest_name), self._topics, windows)
         reset_bytes = sum(leftovers.bytes(costs) for leftovers in self._leftovers)
         remaining = room.less(self.reset_records, reset_bytes)
-        return fitting(batch, columns_of(batch, (one, two)), self._streams.table, settings, costs, remaining)
+        return fitting(batch, (one, two), self._streams.table, self.settings, costs, remaining)
 
     @property
     def reset_records(self) -> int:
@@ -305,17 +301,17 @@ class Task:
             opened[number] = position
         number_of = self._streams.number_of
         stopped = stopped_until(batch, len(self._streams), self.stopped, opened, number_of)
-        columns = columns_to_route(batch, self._streams.numbers_of)
+        one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
         known = self._streams.dimensions
         dimensions = known.copy()
         max_features = self.settings.limits.max_features
-        streams, reasons = route_records(batch.merged, columns, opened, stopped, dimensions, max_features)
+        streams, reasons = route_records(batch, (one, two), opened, stopped, dimensions, max_features)
         for stream in np.flatnonzero(dimensions != known).tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])))
         configured = self.settings.streams.keys()
-        pair = judged(batch, reasons, stopped, columns.names, number_of, configured, self.stopped)
+        pair = judged(batch, reasons, stopped, (one, two), number_of, configured, self.stopped)
         numbers = {name: number for name in self.stopped if (number := number_of(name)) >= 0}
         resumed = [name for name, number in numbers.items() if stopped[number] < len(batch.times)]
         for name in resumed:

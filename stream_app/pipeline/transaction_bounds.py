@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.config import MAX_HELD, MAX_HELD_BYTES
+from stream_app.config import MAX_HELD, MAX_HELD_BYTES, TaskSettings
 from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, longs_at
 from stream_app.join.constants import COUNTERS, MAX_EVICTIONS, Counter, Setting
@@ -70,7 +70,7 @@ class Costs(NamedTuple):
     letter: int
 
 
-class BoundSettings(NamedTuple):
+class _Settings(NamedTuple):
     """Settings: the most learners of a new stream, labels between two reports, whether all predictions are written."""
 
     learners: int
@@ -78,7 +78,7 @@ class BoundSettings(NamedTuple):
     every: bool
 
 
-class Columns(NamedTuple):
+class _Columns(NamedTuple):
     """The columns of a batch that decide the bound.
 
     Attributes:
@@ -94,7 +94,7 @@ class Columns(NamedTuple):
     closes: tuple[Longs, Longs]
 
 
-class StreamTable(NamedTuple):
+class _StreamTable(NamedTuple):
     """The streams of a task: the address of each join's descriptor, and the number of its learners; int64 `[s]`."""
 
     joins: Longs
@@ -147,9 +147,9 @@ def _largest(state: JoinArrays, length: Number) -> int:
 def _touch(
     batch: JoinInput,
     count: int,
-    columns: Columns,
-    table: StreamTable,
-    settings: BoundSettings,
+    columns: _Columns,
+    table: _StreamTable,
+    settings: _Settings,
     costs: Costs,
     touched: _Touched,
 ) -> tuple[int, int]:
@@ -194,7 +194,7 @@ def _touch(
 
 @compiled_without_refcounts
 def _closed(
-    table: StreamTable, settings: BoundSettings, costs: Costs, touched: _Touched, left: int, looks: bool
+    table: _StreamTable, settings: _Settings, costs: Costs, touched: _Touched, left: int, looks: bool
 ) -> tuple[int, int]:
     """Bound the outputs of open ids that these records close, and the metrics, in records and bytes.
 
@@ -253,9 +253,9 @@ def _closed(
 def _bound(
     batch: JoinInput,
     count: int,
-    columns: Columns,
-    table: StreamTable,
-    settings: BoundSettings,
+    columns: _Columns,
+    table: _StreamTable,
+    settings: _Settings,
     costs: Costs,
     room: Room,
 ) -> tuple[int, int]:
@@ -277,10 +277,10 @@ def _bound(
     return records + more, size + more_bytes
 
 
-def columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> Columns:
+def _columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> _Columns:
     """Return the columns of a batch; `numbers` are the task's for streams that the decoder did not know (-1: new)."""
     one, two = batch.decoded
-    return Columns(
+    return _Columns(
         (one.kinds, two.kinds),
         (_streams(batch, Side.EXAMPLES, numbers[0]), _streams(batch, Side.LABELS, numbers[1])),
         batch.sizes,
@@ -325,12 +325,30 @@ def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str], wi
 
 
 def fitting(
-    batch: InputBatch, columns: Columns, table: StreamTable, settings: BoundSettings, costs: Costs, room: Room
+    batch: InputBatch,
+    numbers: tuple[Integers, Integers],
+    streams: tuple[Longs, Longs],
+    settings: TaskSettings,
+    costs: Costs,
+    room: Room,
 ) -> tuple[int, int]:
-    """Return how many examples and labels of a batch, in merge order, surely fit into the room; 0 if none do."""
+    """Return how many examples and labels of a batch, in merge order, surely fit into the room; 0 if none do.
+
+    Args:
+        batch: The batch.
+        numbers: By `Side`, int32, the task's numbers of the streams that the decoder did not know; -1: new.
+        streams: Of each stream of the task, int64 `[s]`: the address of its join, and how many learners it has.
+        settings: The settings of the task.
+        costs: The most bytes of the output records.
+        room: The room.
+    """
+    new = {name for side in batch.decoded for name in side.stream_names}
+    most_learners = max((len(settings.of_stream(name).learners) for name in new), default=0)
+    bounds = _Settings(most_learners, settings.metrics.every_labels, settings.predictions == "all")
+    columns, table = _columns_of(batch, numbers), _StreamTable(*streams)
 
     def fits(count: int) -> bool:
-        records, size = _bound(batch.merged, count, columns, table, settings, costs, room)
+        records, size = _bound(batch.merged, count, columns, table, bounds, costs, room)
         return records <= room.records and size <= room.bytes
 
     count = len(batch.times)

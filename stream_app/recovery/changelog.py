@@ -26,7 +26,6 @@ from stream_app.snapshot.format import (
     chunk_key,
     join_chunks,
     parse_snapshots,
-    read_manifest,
 )
 from stream_app.snapshot.kept_snapshots import KeptSnapshots, KeyChunks, key_chunks
 from stream_app.snapshot.segments import load_task
@@ -233,7 +232,7 @@ def _read_location(log: _Log, key: str | None, location: Location) -> Generator[
 
 def _read_manifest(log: _Log, location: Location, partition: int) -> Generator[bool, None, Manifest]:
     where = f"{log.where} offset {location.offset}, manifest"
-    manifest = read_manifest((yield from _read_location(log, None, location)), where)
+    manifest = Manifest.from_bytes((yield from _read_location(log, None, location)), where)
     if manifest.partition != partition:
         raise StateError(f"{where}: belongs to task {manifest.partition}")
     return manifest

@@ -20,7 +20,7 @@ from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.refusals import check_topic_ids, progress_lost
 from stream_app.recovery.restore_request import Logs, RestoreReport
-from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.snapshot.skipped_inputs import Gap
 
 PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records have a few hundred bytes; a poll of this many takes well under a second."""
@@ -281,6 +281,6 @@ class ProgressScript:
 
 def _gap_of(act: Act, where: str) -> Gap:
     try:
-        return read_gap(act.text)
+        return Gap.from_text(act.text)
     except StateError as problem:
         raise problem.within(where) from problem

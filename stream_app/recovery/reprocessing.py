@@ -16,8 +16,8 @@ from stream_app.records import REPAIR, SKIP, SNAPSHOT, STOP, Act, Commit
 from stream_app.recovery.restore_request import RestoreReport
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.parts import WholeActs
-from stream_app.snapshot.skipped_inputs import read_gap
-from stream_app.snapshot.stops import read_stop
+from stream_app.snapshot.skipped_inputs import Gap
+from stream_app.snapshot.stops import Stop
 
 if TYPE_CHECKING:
     from stream_app.record_columns import OutputRecords
@@ -84,14 +84,14 @@ class Reprocessing:
         try:
             whole = self._whole_acts.add(act)
             if whole is not None and whole.kind == STOP:
-                state.breaker.forget(read_stop(whole.text).stream)
+                state.breaker.forget(Stop.from_text(whole.text).stream)
             if whole is not None:
                 state.task.apply(whole)
         except StateError as problem:
             raise problem.within(f"progress[{self._number}] sequence {act.sequence}") from problem
         position.has_changed |= act.kind not in (REPAIR, SNAPSHOT)
         self._engine = act.engine
-        digest = read_gap(act.text).digest if act.kind == SKIP else position.point.digest
+        digest = Gap.from_text(act.text).digest if act.kind == SKIP else position.point.digest
         position.point = CommitPoint(max(act.sequence, position.point.sequence), digest)
 
     def _commit(self, commit: Commit, progress_offset: int, missing: Mapping[str, frozenset[int]]) -> bool:

@@ -16,7 +16,7 @@ Retention deletes a partition from its start, so a record that says that a dead 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from stream_app.records import Header
 from stream_app.serialization.left_out import HEADERS, KEY, VALUE, Fields, LeftOut, read_left_out
@@ -89,6 +89,20 @@ class DeadLetterRecord:
             if not (is_equal if left_out is None else left_out.is_of(record.part(name))):
                 yield name
 
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> Self | None:
+        """Return the dead letter, or None if the record has not the headers of a dead letter."""
+        headers, left_out = read_left_out(headers)
+        texts = _texts(headers, DEAD_LETTER_HEADERS)
+        if texts is None:
+            return None
+        topic, partition, offset, _, message, reason, time_ms = texts
+        try:
+            original = Fields(key, value, tuple(headers[: -len(DEAD_LETTER_HEADERS)]))
+            return cls(topic, int(partition), int(offset), reason, message, int(time_ms), original, left_out)
+        except ValueError:
+            return None
+
 
 class Resend(NamedTuple):
     """What the headers of a record that was sent back say.
@@ -110,37 +124,23 @@ class Resend(NamedTuple):
         """Return the headers for the record."""
         return [(name, str(value).encode()) for name, value in zip(RESEND_HEADERS, self, strict=True)]
 
-
-def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetterRecord | None:
-    """Return the dead letter, or None if the record has not the headers of a dead letter."""
-    headers, left_out = read_left_out(headers)
-    texts = _texts(headers, DEAD_LETTER_HEADERS)
-    if texts is None:
-        return None
-    topic, partition, offset, _, message, reason, time_ms = texts
-    try:
-        original = Fields(key, value, tuple(headers[: -len(DEAD_LETTER_HEADERS)]))
-        return DeadLetterRecord(topic, int(partition), int(offset), reason, message, int(time_ms), original, left_out)
-    except ValueError:
-        return None
-
-
-def read_resend(headers: Sequence[Header]) -> Resend | None:
-    """Return the content of the headers if the record was sent back, else None."""
-    texts = _texts(headers, RESEND_HEADERS)
-    if texts is None:
-        return None
-    try:
-        topic, partition, offset, origin, origin_partition, origin_offset, attempt, time_ms = texts
-        numbers = (int(origin_partition), int(origin_offset), int(attempt), int(time_ms))
-        return Resend(topic, int(partition), int(offset), origin, *numbers)
-    except ValueError:
-        return None
+    @classmethod
+    def read(cls, headers: Sequence[Header]) -> Self | None:
+        """Return the content of the headers if the record was sent back, else None."""
+        texts = _texts(headers, RESEND_HEADERS)
+        if texts is None:
+            return None
+        try:
+            topic, partition, offset, origin, origin_partition, origin_offset, attempt, time_ms = texts
+            numbers = (int(origin_partition), int(origin_offset), int(attempt), int(time_ms))
+            return cls(topic, int(partition), int(offset), origin, *numbers)
+        except ValueError:
+            return None
 
 
 def without_resend(headers: Sequence[Header]) -> Sequence[Header]:
     """Return the headers of the producer, without the headers of a resend."""
-    return headers[: -len(RESEND_HEADERS)] if read_resend(headers) is not None else headers
+    return headers[: -len(RESEND_HEADERS)] if Resend.read(headers) is not None else headers
 
 
 def read_sent_back(headers: Sequence[Header]) -> int | None:

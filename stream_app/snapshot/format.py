@@ -18,7 +18,7 @@ manifests lists it.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class Snapshot(NamedTuple):
         return ":".join(map(str, (*self.manifest, self.progress_offset)))
 
 
-def parse_snapshot(text: str) -> Snapshot:
+def _parse_snapshot(text: str) -> Snapshot:
     """Parse what `str` of a snapshot returns.
 
     Raises:
@@ -105,7 +105,7 @@ def parse_snapshots(text: str) -> tuple[Snapshot, ...]:
         StateError: It does not have this form.
     """
     try:
-        return tuple(map(parse_snapshot, text.split()))
+        return tuple(map(_parse_snapshot, text.split()))
     except ValueError:
         raise StateError(f"not the text of an act `snapshot`: {text!r:.200}") from None
 
@@ -182,31 +182,31 @@ class Manifest(BaseModel):
         """Return the manifest as the changelog stores it."""
         return self.model_dump_json().encode()
 
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> Self:
+        """Parse a manifest.
 
-def read_manifest(content: bytes, where: str) -> Manifest:
-    """Parse a manifest.
+        Args:
+            content: Its bytes.
+            where: The record that they were read from, for error messages.
 
-    Args:
-        content: Its bytes.
-        where: The record that they were read from, for error messages.
-
-    Raises:
-        StateError: The bytes are not a manifest, or of a format that this version does not read.
-    """
-    try:
-        plain = json.loads(content)
-    except (ValueError, RecursionError) as problem:
-        raise StateError(f"{where}: not a manifest ({problem})") from None
-    found = plain.get("format") if isinstance(plain, dict) else None
-    if found != FORMAT:
-        text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
-        raise StateError(text, ErrorCode.OTHER_VERSION)
-    try:
-        return Manifest.model_validate_json(content)
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        location = ".".join(map(str, first["loc"]))
-        raise StateError(f"{where}: a manifest with a wrong {location}: {first['msg']}") from None
+        Raises:
+            StateError: The bytes are not a manifest, or of a format that this version does not read.
+        """
+        try:
+            plain = json.loads(content)
+        except (ValueError, RecursionError) as problem:
+            raise StateError(f"{where}: not a manifest ({problem})") from None
+        found = plain.get("format") if isinstance(plain, dict) else None
+        if found != FORMAT:
+            text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
+            raise StateError(text, ErrorCode.OTHER_VERSION)
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as problem:
+            first = problem.errors(include_url=False, include_input=False)[0]
+            location = ".".join(map(str, first["loc"]))
+            raise StateError(f"{where}: a manifest with a wrong {location}: {first['msg']}") from None
 
 
 def pack(arrays: Arrays) -> bytes:

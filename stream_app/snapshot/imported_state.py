@@ -6,7 +6,7 @@ Progress holds the state itself, not a reference to a file, so every later reade
 import base64
 import binascii
 import json
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
@@ -31,7 +31,7 @@ class ImportedModel(NamedTuple):
     state: Arrays
 
     def text(self) -> str:
-        """Return the text of the act, as `read_import` reads it."""
+        """Return the text of the act, as `from_text` reads it."""
         content = pack(self.state)
         plain = {
             "stream": self.stream,
@@ -43,20 +43,20 @@ class ImportedModel(NamedTuple):
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return the state in the text of an act.
 
-def read_import(text: str) -> ImportedModel:
-    """Return the state in the text of an act.
-
-    Raises:
-        StateError: The text is not an imported state.
-    """
-    try:
-        data = json.loads(text)
-        content = base64.b64decode(data["content"], validate=True)
-        if checksum_of(content) != str(data["checksum"]):
-            raise StateError("the checksum of an imported state does not match its content")
-        settings = LearnerSettings.model_validate(data["settings"])
-        state = unpack(content, "imported state")
-        return ImportedModel(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
-    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
-        raise StateError(f"an act is not an imported state: {problem!r}") from None
+        Raises:
+            StateError: The text is not an imported state.
+        """
+        try:
+            data = json.loads(text)
+            content = base64.b64decode(data["content"], validate=True)
+            if checksum_of(content) != str(data["checksum"]):
+                raise StateError("the checksum of an imported state does not match its content")
+            settings = LearnerSettings.model_validate(data["settings"])
+            state = unpack(content, "imported state")
+            return cls(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
+        except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
+            raise StateError(f"an act is not an imported state: {problem!r}") from None

@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,25 +74,25 @@ class ModelFile(NamedTuple):
         }
         return save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, metadata=metadata)
 
+    @classmethod
+    def read(cls, path: str) -> Self:
+        """Read a file that `ModelFile.to_bytes` made.
 
-def read_model_file(path: str) -> ModelFile:
-    """Read a file that `ModelFile.to_bytes` made.
-
-    Raises:
-        StateError: The file cannot be read, or is not such a file.
-    """
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
-        if metadata.pop("format", None) != FORMAT:
-            raise StateError(f"{path}: not a file of `areba state export`")
-        order = json.loads(metadata.pop("order"))
-        state = {name: tensors[f"{STATE}{name}"] for name in order}
-        settings = LearnerSettings.model_validate_json(metadata.pop("settings"))
-        return ModelFile(state, settings, int(metadata.pop("features")), metadata)
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
-        raise StateError(f"{path}: not a file of `areba state export` ({problem})") from None
+        Raises:
+            StateError: The file cannot be read, or is not such a file.
+        """
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = dict(file.metadata() or {})
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+            if metadata.pop("format", None) != FORMAT:
+                raise StateError(f"{path}: not a file of `areba state export`")
+            order = json.loads(metadata.pop("order"))
+            state = {name: tensors[f"{STATE}{name}"] for name in order}
+            settings = LearnerSettings.model_validate_json(metadata.pop("settings"))
+            return cls(state, settings, int(metadata.pop("features")), metadata)
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
+            raise StateError(f"{path}: not a file of `areba state export` ({problem})") from None
 
 
 def digest_of(state: Arrays) -> str:

@@ -269,7 +269,7 @@ def _checksum(listed: Entry | Blob) -> str:
     return listed.checksum if isinstance(listed, Entry) else checksum_of(listed.content)
 
 
-class Loading(Protocol):
+class _Loading(Protocol):
     """The port through which a snapshot fills a new task."""
 
     stopped: dict[str, str]
@@ -279,7 +279,7 @@ class Loading(Protocol):
         """Add a stream, which continues where the snapshot was taken."""
 
 
-def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], where: str) -> Book:
+def load_task(task: _Loading, manifest: Manifest, contents: Mapping[str, bytes], where: str) -> Book:
     """Fill a new task from a snapshot.
 
     Args:

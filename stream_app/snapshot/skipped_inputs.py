@@ -6,7 +6,7 @@ Inputs between the last commit and the first offset that is left were never proc
 """
 
 import json
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from stream_app.errors import StateError
 
@@ -51,25 +51,27 @@ class Gap(NamedTuple):
         )
 
     def text(self) -> str:
-        """Return the text of the act, as `read_gap` reads it."""
+        """Return the text of the act, as `from_text` reads it."""
         stored = self._asdict()
         stored["behind"] = stored.pop("state_sequence")  # its name in the stored text
         stored["digest"] = self.digest.hex()
         return json.dumps(stored, sort_keys=True, separators=(",", ":"))
 
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Parse what `Gap.text` wrote.
 
-def read_gap(text: str) -> Gap:
-    """Parse what `Gap.text` wrote.
-
-    Raises:
-        StateError: The text does not have this form, or its offsets are not in order.
-    """
-    try:
-        data = json.loads(text)
-        state_sequence, digest = int(data["behind"]), bytes.fromhex(data["digest"])
-        processed, start, end = ((int(one), int(two)) for one, two in (data[n] for n in ("processed", "start", "end")))
-    except (ValueError, TypeError, KeyError, RecursionError) as problem:
-        raise StateError(f"the text of a skip cannot be read: {problem!r}") from None
-    if state_sequence < -1 or not all(0 <= a <= b <= c for a, b, c in zip(processed, start, end, strict=True)):
-        raise StateError(f"the text of a skip cannot be read: sequence {state_sequence}, {processed} {start} {end}")
-    return Gap(state_sequence, digest, processed, start, end)
+        Raises:
+            StateError: The text does not have this form, or its offsets are not in order.
+        """
+        try:
+            data = json.loads(text)
+            state_sequence, digest = int(data["behind"]), bytes.fromhex(data["digest"])
+            processed, start, end = (
+                (int(one), int(two)) for one, two in (data[n] for n in ("processed", "start", "end"))
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+            raise StateError(f"the text of a skip cannot be read: {problem!r}") from None
+        if state_sequence < -1 or not all(0 <= a <= b <= c for a, b, c in zip(processed, start, end, strict=True)):
+            raise StateError(f"the text of a skip cannot be read: sequence {state_sequence}, {processed} {start} {end}")
+        return cls(state_sequence, digest, processed, start, end)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from shlex import quote
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from stream_app.errors import StateError
 
@@ -27,28 +27,23 @@ class Stop(NamedTuple):
         """The text of the act."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read the text of an act `stop`.
 
-def read_stop(text: str) -> Stop:
-    """Read the text of an act `stop`.
-
-    Raises:
-        StateError: It is not such a text.
-    """
-    try:
-        plain = json.loads(text)
-        stop = Stop(**plain)
-    except (ValueError, TypeError, RecursionError):
-        raise StateError(f"the text of a stop is {text[:80]!r}") from None
-    if not isinstance(stop.stream, str) or not isinstance(stop.reason, str):
-        raise StateError(f"the text of a stop is {text[:80]!r}")
-    return stop
+        Raises:
+            StateError: It is not such a text.
+        """
+        try:
+            plain = json.loads(text)
+            stop = cls(**plain)
+        except (ValueError, TypeError, RecursionError):
+            raise StateError(f"the text of a stop is {text[:80]!r}") from None
+        if not isinstance(stop.stream, str) or not isinstance(stop.reason, str):
+            raise StateError(f"the text of a stop is {text[:80]!r}")
+        return stop
 
 
 def resume_hint(stream: str) -> str:
     """Return the hint that tells an operator how to resume a stream that the breaker stopped."""
     return f"fix the producer, then: areba resume {quote(stream)}"
-
-
-def stop_text(task: int, stream: str, reason: str) -> str:
-    """Return the line about a stream that the breaker stopped."""
-    return f"task {task}: stream {stream!r} is stopped: {reason}; {resume_hint(stream)}"

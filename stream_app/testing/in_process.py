@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from stream_app.admin.marks import erase
+from stream_app.admin.models import Application
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
@@ -21,7 +22,7 @@ from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
 from stream_app.serialization.codec import decode_one, encode
-from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import format_of
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
@@ -125,7 +126,8 @@ class InProcess:
             ConfigurationError: There is no such stream, or an id is empty or too long.
             StateError: The breaker has stopped the stream.
         """
-        erase(self.config, self._cluster, EmbeddedSender(self._broker), self._clock, stream, ids, 0)
+        application = Application(self.config, self._cluster, self._clock, partial(EmbeddedTransaction, self._broker))
+        erase(application, EmbeddedSender(self._broker), stream, ids, 0)
 
     def run(self) -> None:
         """Let the worker process everything that was sent.
@@ -164,7 +166,7 @@ class InProcess:
     def dead_letters(self) -> list[DeadLetterRecord]:
         """Return the records that could not be processed, each with its reason."""
         rows = self.rows(self.config.topics.dead_letters)
-        letters = (read_dead_letter(row.key, row.value, row.headers) for row in rows)
+        letters = (DeadLetterRecord.read(row.key, row.value, row.headers) for row in rows)
         return [letter for letter in letters if letter is not None]
 
     def _started(self) -> Worker:

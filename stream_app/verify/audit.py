@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from stream_app.config import TaskSettings
+from stream_app.config import TaskSettings, Topics
 from stream_app.records import (
     CONFIGURATION,
     IMPORT,
@@ -25,8 +25,8 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.dead_letter import DeadLetterRecord
-from stream_app.snapshot.imported_state import read_import
-from stream_app.snapshot.stops import read_stop
+from stream_app.snapshot.imported_state import ImportedModel
+from stream_app.snapshot.stops import Stop
 from stream_app.verify.metrics.restarts import FigureRestarts
 from stream_app.verify.output_checks import (
     ChampionScores,
@@ -36,7 +36,6 @@ from stream_app.verify.output_checks import (
     OutcomeHandler,
     Output,
     PredictionHandler,
-    TopicNames,
 )
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin, merge
@@ -59,7 +58,7 @@ class PartitionAudit:
         self,
         partition: int,
         *,
-        names: TopicNames,
+        names: Topics,
         settings: TaskSettings,
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
@@ -95,9 +94,9 @@ class PartitionAudit:
                 self.restarts.reset(self._reference.streams[act.text])
             self._reference.reset(act.text)
         elif act.kind == STOP:
-            self._reference.stopped.setdefault(*read_stop(act.text))
+            self._reference.stopped.setdefault(*Stop.from_text(act.text))
         elif act.kind == IMPORT:
-            imported = read_import(act.text)
+            imported = ImportedModel.from_text(act.text)
             self._reference.import_learner(imported.stream, imported.features)
 
     @property

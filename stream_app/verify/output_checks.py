@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from stream_app.config import Topics
 from stream_app.record_columns import event_time_ms
 from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
@@ -21,16 +22,6 @@ MAX_TRACE_BYTES = 128
 
 Content = TypeVar("Content")
 Published = TypeVar("Published", Predicted, ExpectedOutcome, Dead)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicNames:
-    """Full names of the topics; `inputs` by `Side`."""
-
-    inputs: tuple[str, str]
-    predictions: str
-    outcomes: str
-    dead_letters: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class Due(NamedTuple, Generic[Published]):
 class Context:
     """The task whose outputs are compared, and where the results go."""
 
-    names: TopicNames
+    names: Topics
     partition: int
     findings: Findings
     figures: dict[str, StreamTotals] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stream_app.errors import StateError
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.snapshot.parts import WholeActs
-from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.verify.results import Code, Findings
 
 
@@ -85,7 +85,7 @@ class ProgressCheck:
             whole = self._whole_acts.add(record)
             if whole is None:
                 return None
-            return ProgressStep(offset, whole, read_gap(whole.text) if whole.kind == SKIP else None)
+            return ProgressStep(offset, whole, Gap.from_text(whole.text) if whole.kind == SKIP else None)
         except StateError as problem:
             self._add(Code.INVALID_ACT, offset, str(problem))
             return None

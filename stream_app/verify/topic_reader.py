@@ -29,7 +29,6 @@ from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
     DeadLetterRecord,
     is_of_a_resend,
-    read_dead_letter,
 )
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
@@ -182,7 +181,7 @@ class PartitionReader:
                 observe(row)
                 continue
             self.written[topic] += 1
-            letter = read_dead_letter(row.key, row.value, row.headers)
+            letter = DeadLetterRecord.read(row.key, row.value, row.headers)
             if letter is None:
                 text = f"lacks the headers of a dead letter: {', '.join(DEAD_LETTER_HEADERS)}"
                 self._add(Code.UNREADABLE_RECORD, topic, row.offset, text)

@@ -154,10 +154,6 @@ def _percent(part: int, whole: int) -> str:
     return f"{math.floor(1_000 * part / whole) / 10 if whole else 100:g} %"
 
 
-def _nothing(done: int, total: int) -> None:
-    del done, total
-
-
 def verify(
     cluster: Cluster,
     config: Config,
@@ -166,7 +162,7 @@ def verify(
     models: Mapping[int, str] | None = None,
     checkpoint: Path | None = None,
     partial: bool = False,
-    on_progress: Callable[[int, int], None] = _nothing,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Report:
     """Check all records of an application.
 
@@ -209,7 +205,7 @@ def verify(
 def _identity(cluster: Cluster, config: Config) -> CheckedApplication:
     """Return the application that a checkpoint belongs to."""
     topics = config.topics
-    found = cluster.topics((topics.examples, topics.labels))
+    found = cluster.topics(topics.inputs)
     ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
     return CheckedApplication(config.application.id, topics.progress, ids)
 
@@ -271,7 +267,7 @@ class _Checker:
     def check_unread(self) -> None:
         """Find records in input partitions that no task reads, since topics may have grown."""
         topics = self._config.topics
-        for topic in self._cluster.topics((topics.examples, topics.labels)).values():
+        for topic in self._cluster.topics(topics.inputs).values():
             for number in range(self.report.partitions, topic.partitions):
                 low, high = self._cluster.watermarks(TopicPartition(topic.name, number))
                 if high > low:

@@ -11,7 +11,7 @@ from stream_app.pipeline.transaction_bounds import Room
 from stream_app.record_columns import OutputRecords
 from stream_app.records import STOP, Act, Reason
 from stream_app.snapshot.parts import whole_acts
-from stream_app.snapshot.stops import Stop, read_stop
+from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState
 from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.owned_task import OwnedTask
@@ -38,7 +38,7 @@ def _stops_of(acts: Iterable[Act]) -> Iterator[Stop]:
     """Yield the streams that these acts stop."""
     for act in whole_acts(acts):
         if isinstance(act, Act) and act.kind == STOP:
-            yield read_stop(act.text)
+            yield Stop.from_text(act.text)
 
 
 def _last_offsets(records: OutputRecords, offsets: Sequence[int]) -> Mapping[Reason, int]:

@@ -13,7 +13,7 @@ from stream_app.config import Config
 from stream_app.pipeline.degradation import CHANGES
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.watched.label_flow import LabelFlow, flow_of
-from stream_app.pipeline.watched.table_use import use_of
+from stream_app.pipeline.watched.table_use import TableUse
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.reports import events, metrics
@@ -157,7 +157,7 @@ class StateWatch:
         number, figures = task.number, self._observer.figures
         missing = self._missing.look(number, stream.name, problem, stream.labelled)
         figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(number), task=number)
-        self._crowded.look(number, stream.name, use_of(stream.join, flow).crowding(self._join))
+        self._crowded.look(number, stream.name, TableUse.of(stream.join, flow).crowding(self._join))
         figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(number), task=number)
         self._learners.look(task, stream, is_first=self._passes[task].is_first)
         self._old_times.look(task, stream, is_first=self._passes[task].is_first)

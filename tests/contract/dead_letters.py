@@ -7,9 +7,11 @@ from typing import NamedTuple
 from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
+from stream_app.admin.models import Application
 from stream_app.backends import topics
-from stream_app.backends.base import Cluster, TopicPartition, Transaction
+from stream_app.backends.base import TopicPartition, Transaction
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.following import FollowableCluster
 from stream_app.backends.reading import Row, read_rows
 from stream_app.backends.retention import FOREVER, TIMES_BEFORE, UNLIMITED_MS
 from stream_app.config import Config
@@ -91,7 +93,7 @@ class DeadLetterTopics:
         self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan[:2]], 1)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> FollowableCluster:
         """The client for administration."""
         return self.backend.cluster()
 
@@ -146,8 +148,8 @@ class DeadLetterTopics:
             assert transactional_id == self.config.resend_transactional_id
             return dies(self.backend.transaction(transactional_id))
 
-        clock = SystemClock()
-        return resend(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
+        application = Application(self.config, self.cluster, SystemClock(), open_transaction)
+        return resend(application, selection, limit=limit, dry_run=dry_run)
 
     def rows(self, topic: str, partition: int = 0) -> list[Row]:
         """Return all committed records of a partition."""

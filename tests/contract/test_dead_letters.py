@@ -19,7 +19,7 @@ from stream_app.errors import BooksError, ConfigurationError, FencedError, Topic
 from stream_app.record_columns import OutputRecords
 from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import SENT_BACK, read_resend
+from stream_app.serialization.dead_letter import SENT_BACK, Resend
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
 from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Letter, encoded, make_letters
 
@@ -51,7 +51,7 @@ def test_a_dead_letter_is_sent_back_once_with_every_byte(world: Callable[..., De
     for row, letter in ((one, letters[0]), (three, letters[1]), (two, letters[2])):
         assert (row.timestamp_ms, row.key, row.value) == (letter.event_time_ms, letter.key, letter.value)
         assert tuple(row.headers[: len(letter.headers)]) == tuple(letter.headers)
-        resent = read_resend(row.headers)
+        resent = Resend.read(row.headers)
         assert resent is not None
         assert resent[:2] == (here.names.dead_letters, 0)
         assert resent[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
@@ -146,7 +146,7 @@ def test_a_record_that_fails_again_counts_its_resends(world: Callable[..., DeadL
     assert "(attempt 1)" in text
     assert here.resend().sent == {("undecodable", here.names.examples): 1}
     last = here.rows(here.names.examples)[-1]
-    resent = read_resend(last.headers)
+    resent = Resend.read(last.headers)
     assert resent is not None
     assert (resent.offset, resent.origin_offset, resent.attempt) == (second, back.offset, 2)
     assert last.headers[0] == TRACE

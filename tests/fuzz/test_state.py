@@ -32,7 +32,6 @@ from stream_app.snapshot.format import (
     checksum_of,
     chunk_key,
     pack,
-    read_manifest,
     unpack,
 )
 from stream_app.snapshot.segments import Blob, Book, load_task
@@ -174,7 +173,7 @@ def _works(task: Task, original: Original) -> bool:
 
 def _manifest(draw: random.Random, original: Original) -> str:
     text = _bytes(draw, original.manifest(original.contents).to_bytes())
-    manifest = _loaded(lambda: read_manifest(text, "changelog[0] offset 7"))
+    manifest = _loaded(lambda: Manifest.from_bytes(text, "changelog[0] offset 7"))
     if isinstance(manifest, str):
         assert manifest.startswith("changelog[0] offset 7")
         return "no manifest"
@@ -272,7 +271,7 @@ def test_another_tasks_or_a_newer_snapshot(original: Original) -> None:
     """The error distinguishes state of another version or task from damage."""
     manifest = original.manifest(original.contents)
     with pytest.raises(StateError, match=ErrorCode.OTHER_VERSION):
-        read_manifest(manifest.model_copy(update={"format": FORMAT + 1}).to_bytes(), "offset 7")
+        Manifest.from_bytes(manifest.model_copy(update={"format": FORMAT + 1}).to_bytes(), "offset 7")
     text = manifest.model_copy(update={"partition": PARTITION + 1}).to_bytes()
     rows = [(5, chunk_key("1/manifest", 0), text)]
     loaded = _read(rows, Location(5, 1, len(text), checksum_of(text)))

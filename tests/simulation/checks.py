@@ -14,17 +14,17 @@ from stream_app.admin.progress.reading import last_commit, progress_tail
 from stream_app.backends.base import TopicPartition
 from stream_app.config import BreakerSettings, TaskSettings
 from stream_app.live.breaker import Breaker
-from stream_app.pipeline.leftovers import leftovers_of
+from stream_app.pipeline.leftovers import Leftovers
 from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import CONFIGURATION, IMPORT, RESET, SKIP, STOP, Act, Commit
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_resend
-from stream_app.snapshot.imported_state import read_import
+from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.parts import WholeActs
-from stream_app.snapshot.skipped_inputs import Gap, read_gap
-from stream_app.snapshot.stops import read_stop, stopped_text
+from stream_app.snapshot.skipped_inputs import Gap
+from stream_app.snapshot.stops import Stop, stopped_text
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.retention import progress_trimmer
@@ -195,7 +195,7 @@ class Fresh:
 
     def stop(self, act: Act) -> None:
         """Stop a stream."""
-        stop = read_stop(act.text)
+        stop = Stop.from_text(act.text)
         self.breaker.forget(stop.stream)
         self.task.apply(act)
         if self.opinion is not None:
@@ -291,7 +291,7 @@ def _process(
 ) -> Fresh | None:
     """Process one record of progress; `story` has the records before it."""
     if isinstance(record, Act) and record.kind == SKIP:
-        return _after_gap(world, number, fresh, read_gap(record.text), inputs, story)
+        return _after_gap(world, number, fresh, Gap.from_text(record.text), inputs, story)
     if isinstance(record, Act):
         return _redo_act(world, number, fresh, record)
     if fresh is None:
@@ -337,7 +337,7 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
         if fresh.opinion is not None:
             fresh.opinion.reconfigure(settings)
     elif act.kind == RESET and fresh is not None and act.text in fresh.task.stream_names:
-        left = leftovers_of(fresh.task.stream(act.text))
+        left = Leftovers.of(fresh.task.stream(act.text))
         world.faults.events[Event.CLOSED_BY_RESET] += len(left.offsets) + len(left.labels)
         fresh.task.apply(act)
         if fresh.opinion is not None:
@@ -346,7 +346,7 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
         world.faults.events[Event.IMPORTED] += 1
         fresh.task.apply(act)
         if fresh.opinion is not None:
-            fresh.opinion.import_state(read_import(act.text))
+            fresh.opinion.import_state(ImportedModel.from_text(act.text))
     elif fresh is not None and act.kind == STOP:
         fresh.stop(act)
     return fresh
@@ -378,6 +378,6 @@ def _check_stops(number: int, fresh: Fresh, record: Commit | Act) -> None:
     if isinstance(record, Commit) and due:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} follows stops that are not recorded: {due}")
     if isinstance(record, Act) and record.kind == STOP:
-        stop = read_stop(record.text)
+        stop = Stop.from_text(record.text)
         if due.get(stop.stream) != stop.reason:
             raise WrongError(f"progress[{number}]: sequence {record.sequence} stops {stop}, but due is {due}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from stream_app.records import Outcome, Prediction, Reason
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import read_left_out
 from tests.simulation.faults import Event
 from tests.simulation.opinion import Opinion
@@ -22,7 +22,7 @@ def count(world: World, opinion: Opinion | None, outputs: Mapping[str, Sequence[
     events, configured = world.faults.events, world.config("w1").streams
     letters = outputs["dead-letters"]
     events[Event.DEAD_LETTER] += len(letters)
-    reasons = [found.reason for letter in letters if (found := read_dead_letter(*letter)) is not None]
+    reasons = [found.reason for letter in letters if (found := DeadLetterRecord.read(*letter)) is not None]
     events[Event.LATE_LABEL] += reasons.count(Reason.LATE_LABEL.text)
     events[Event.LEFT_OUT] += sum(bool(read_left_out(headers)[1]) for *_, headers in letters)
     kinds = {

@@ -8,7 +8,7 @@ from stream_app.admin.progress.reading import named_snapshots
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import UnknownOutcomeError
-from stream_app.snapshot.format import Manifest, Snapshot, read_manifest
+from stream_app.snapshot.format import Manifest, Snapshot
 from stream_app.worker.worker import Worker
 from tests.support.world import (
     PARTITIONS,
@@ -43,7 +43,7 @@ def snapshots_of(world: World, number: int) -> tuple[Snapshot, ...]:
 def manifest_at(world: World, number: int, offset: int) -> Manifest:
     """Return the manifest at an offset of the changelog."""
     records, *_ = world.broker.read(changelog_of(world, number), offset, 1)
-    return read_manifest(records.values[0] or b"", "test")
+    return Manifest.from_bytes(records.values[0] or b"", "test")
 
 
 def is_idle(*members: Worker) -> Callable[[], bool]:

@@ -2,7 +2,7 @@
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.task import Task
-from stream_app.snapshot.format import FORMAT, Entry, Manifest, pack, read_manifest
+from stream_app.snapshot.format import FORMAT, Entry, Manifest, pack
 from stream_app.snapshot.segments import Blob, Book, load_task
 from tests.support.tasks import PARTITION, TOPICS
 
@@ -45,7 +45,7 @@ class Changelog:
             entries=self.entries,
             stopped=task.stopped,
         ).to_bytes()
-        manifest = read_manifest(text, "test")
+        manifest = Manifest.from_bytes(text, "test")
         fresh = Task(PARTITION, TaskSettings.from_json(manifest.settings), TOPICS)
         self.book = load_task(fresh, manifest, self.contents, "test")
         assert exported(fresh) == exported(task)

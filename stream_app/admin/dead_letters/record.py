@@ -7,7 +7,7 @@ from stream_app.backends.reading import Row
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, stream_of_key
 from stream_app.serialization.codec import decode_one
-from stream_app.serialization.dead_letter import DeadLetterRecord, Resend, read_dead_letter, read_resend
+from stream_app.serialization.dead_letter import DeadLetterRecord, Resend
 from stream_app.serialization.wire_format import WireFormat
 
 
@@ -46,7 +46,7 @@ class StoredDeadLetter:
 
 def read_record(partition: int, row: Row, wire_format: WireFormat) -> StoredDeadLetter | None:
     """Return the dead letter in a record of the topic; None if the record is not a dead letter."""
-    dead_letter = read_dead_letter(row.key, row.value, row.headers)
+    dead_letter = DeadLetterRecord.read(row.key, row.value, row.headers)
     if dead_letter is None:
         return None
     return decoded(RecordId(partition, row.offset), row.log_time_ms, dead_letter, wire_format)
@@ -67,4 +67,4 @@ def decoded(
         stream, id_ = content.stream, content.id
     elif isinstance(content, Mark):
         stream = content.stream
-    return StoredDeadLetter(record_id, log_time_ms, dead_letter, stream, id_, content, read_resend(headers))
+    return StoredDeadLetter(record_id, log_time_ms, dead_letter, stream, id_, content, Resend.read(headers))

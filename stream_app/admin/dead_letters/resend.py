@@ -34,11 +34,11 @@ from stream_app.admin.dead_letters.record import StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters
-from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
+from stream_app.admin.models import Application
+from stream_app.backends.base import TopicPartition, Transaction
 from stream_app.backends.held_back import held_back, open_ends
 from stream_app.backends.reading import Row
 from stream_app.backends.retention import FOREVER, RETENTION, TIMES_BEFORE, before_max_of, retention_of
-from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError
 from stream_app.lost_markers.sweeps import sweep
 from stream_app.record_columns import OutputRecords
@@ -81,16 +81,15 @@ class _Sending(NamedTuple):
 class _Resend:
     """One run of `areba dlq resend`."""
 
-    def __init__(
-        self, cluster: Cluster, config: Config, clock: Clock, selection: Selection, *, rehearsal: bool
-    ) -> None:
+    def __init__(self, application: Application, selection: Selection, *, rehearsal: bool) -> None:
+        config, cluster, clock, _ = application
         self.topic = DeadLettersTopic(cluster, config)
         self.result = ResendResult(is_rehearsal=rehearsal)
         self._config = config
         self._clock = clock
         self._selection = selection
         self._cluster = cluster
-        inputs = (config.topics.examples, config.topics.labels)
+        inputs = config.topics.inputs
         found = cluster.topics(inputs)
         missing = [f"{name}: there is no such topic" for name in inputs if name not in found]
         if missing:
@@ -276,30 +275,19 @@ class _Resend:
         transaction.commit()
 
 
-def _ignore_progress(done: int, total: int) -> None:
-    del done, total
-
-
 def resend(
-    cluster: Cluster,
-    config: Config,
-    clock: Clock,
+    application: Application,
     selection: Selection,
-    open_transaction: Callable[[str], Transaction],
     *,
     limit: int | None = None,
     dry_run: bool = False,
-    on_progress: Callable[[int, int], None] = _ignore_progress,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> ResendResult:
     """Send dead letters back to the inputs that they came from, each dead letter once.
 
     Args:
-        cluster: Where the topics are.
-        config: The application's configuration.
-        clock: Gives the times in headers.
+        application: The application; a transaction is only opened if there is something to send.
         selection: Which dead letters; those that were sent back before are not sent again.
-        open_transaction: Returns an initialised transactional producer with this id: initialising it has aborted what
-            an earlier producer left open. Not called if there is nothing to send.
         limit: How many to send at most, oldest first in each partition; None sends all.
         dry_run: Whether to only report what would be sent.
         on_progress: Called with the number of dead letters that are done, and the number in all.
@@ -311,7 +299,7 @@ def resend(
         TransactionAbortedError: A transaction was aborted; those before it are committed.
         UnknownOutcomeError: The broker did not answer in time; the next run finds out what was sent.
     """
-    run = _Resend(cluster, config, clock, selection, rehearsal=dry_run)
+    run = _Resend(application, selection, rehearsal=dry_run)
     partitions = selection.partitions_of(run.topic.partitions, run.topic.name)
     unsent = {number: found for number in partitions if len(found := run.select(number))}
     if not unsent:
@@ -319,7 +307,9 @@ def resend(
     with ExitStack() as stack:
         transaction: Transaction | None = None
         if not dry_run:
-            transaction = stack.enter_context(closing(open_transaction(config.resend_transactional_id)))
+            transactional_id = application.config.resend_transactional_id
+            transaction = stack.enter_context(closing(application.open_transaction(transactional_id)))
+            transaction.initialise()  # aborts what an earlier run has left open
             run.end_open_transactions(transaction, list(unsent))
             name = run.begin(transaction, list(unsent))
             run.check_readable(list(unsent))

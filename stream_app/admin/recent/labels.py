@@ -13,7 +13,7 @@ from stream_app.config.task_settings import JoinSettings
 from stream_app.pipeline.watched.label_flow import ENOUGH, SKEW_MS, WINDOW, LabelFlow
 from stream_app.pipeline.watched.table_use import TableUse
 from stream_app.records import Metric, Outcome, OutcomeKind, Prediction, stream_of_key
-from stream_app.serialization.dead_letter import read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import WireFormat
 
 _METRICS_RECORDS = 20_000
@@ -145,7 +145,7 @@ def _answered(tails: Tails) -> Iterator[int]:
         if isinstance(content, Outcome) and content.label_offset is not None:
             yield content.label_offset
     for row in tails.dead_letters.rows:
-        letter = read_dead_letter(row.key, row.value, row.headers)
+        letter = DeadLetterRecord.read(row.key, row.value, row.headers)
         if letter is not None and letter.topic == tails.labels.topic:
             yield letter.input_offset
 

@@ -16,7 +16,7 @@ from stream_app.backends.retention import CLOSE_SHARE, date, duration
 from stream_app.config import Config
 from stream_app.pipeline.watched.label_flow import LabelFlow
 from stream_app.records import REASONS, Outcome, Prediction, Reason
-from stream_app.serialization.dead_letter import read_dead_letter, read_sent_back
+from stream_app.serialization.dead_letter import DeadLetterRecord, read_sent_back
 from stream_app.serialization.wire_format import format_of
 
 ORDINARY = {
@@ -197,7 +197,7 @@ def _buried(tail: Tail, newest_ms: int) -> tuple[tuple[Buried, ...], bool]:
         back = read_sent_back(row.headers)
         if back is not None:
             found.pop(back, None)
-        letter = read_dead_letter(row.key, row.value, row.headers)
+        letter = DeadLetterRecord.read(row.key, row.value, row.headers)
         if letter is not None:
             reason = letter.reason if letter.reason in REASONS else "of another program"
             found[row.offset] = row.log_time_ms, Buried(reason, 1, row.offset, _stream_of(row, tail))

@@ -18,7 +18,7 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.stream_state import without_seen
 from stream_app.pipeline.task import Task
 from stream_app.snapshot.format import Arrays
-from stream_app.snapshot.model_file import ModelFile, digest_of, read_model_file
+from stream_app.snapshot.model_file import ModelFile, digest_of
 
 
 def import_all(
@@ -102,7 +102,7 @@ def _add(rehearsal: Rehearsal, folder: Path, model: SavedModel, there: Mapping[t
 
 
 def _read(folder: Path, model: SavedModel) -> ModelFile:
-    saved = read_model_file(str(folder / model.file))
+    saved = ModelFile.read(str(folder / model.file))
     if digest_of(saved.state) != model.digest:
         raise StateError(f"{folder / model.file}: is not the file that the manifest names", ErrorCode.STATE_UNUSABLE)
     return saved

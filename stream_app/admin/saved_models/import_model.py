@@ -19,7 +19,7 @@ from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, IMPORT, Act
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.imported_state import ImportedModel
-from stream_app.snapshot.model_file import ModelFile, digest_of, read_model_file
+from stream_app.snapshot.model_file import ModelFile, digest_of
 from stream_app.snapshot.parts import in_parts, whole_acts
 
 
@@ -37,7 +37,7 @@ def import_model(
         UnknownOutcomeError: The broker did not answer in time.
     """
     number = application.task_of(stream, task)
-    saved = read_model_file(str(file))
+    saved = ModelFile.read(str(file))
     with progress_writer(application, dry_run=dry_run) as writer:
         writer.begin(number)
         rehearsal = Rehearsal(application, number)
@@ -78,7 +78,7 @@ class Rehearsal:
                 raise ConfigurationError(changed.refused)
             self.taken_over = changed.taken_over
         topics = application.config.topics
-        self.task = newest or Task(number, settings, (topics.examples, topics.labels))
+        self.task = newest or Task(number, settings, topics.inputs)
         if newest is None or newest.settings.to_json() != settings.to_json():
             self._add(
                 Act(self._sequence + 1, CONFIGURATION, __version__, settings.to_json(), RULES, application.partitions())

@@ -22,8 +22,8 @@ class EmbeddedSource:
         self._partitions = 0
         self._name = ""
         self._generation = 0
-        self._on_assign: Callable[[Sequence[TopicPartition]], None] = _ignore
-        self._on_revoke: Callable[[Sequence[TopicPartition]], None] = _ignore
+        self._on_assign: Callable[[Sequence[TopicPartition]], None] = lambda _: None
+        self._on_revoke: Callable[[Sequence[TopicPartition]], None] = lambda _: None
         self._assigned: tuple[TopicPartition, ...] = ()
         self._has_assignment = False
         self._next: dict[TopicPartition, int] = {}
@@ -162,7 +162,3 @@ class EmbeddedSource:
         self._revoke()
         self._broker.groups.leave(self._group_id, self._name)
         self._topics = ()
-
-
-def _ignore(_: Sequence[TopicPartition]) -> None:
-    return

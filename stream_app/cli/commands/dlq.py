@@ -15,7 +15,6 @@ from stream_app.terminal import say
 
 if TYPE_CHECKING:
     from stream_app.admin.dead_letters.selection import Selection
-    from stream_app.backends.kafka.transaction import KafkaTransaction
 
 _NEWEST = 50
 """Dead letters that `areba dlq show` lists if no number is given."""
@@ -155,36 +154,14 @@ def resend_command(
       areba dlq resend -c my.yaml --all
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.resend import resend  # noqa: PLC0415  (see run)
-    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
-    from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
-    from stream_app.cli.clients import connect  # noqa: PLC0415
-    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
-    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
+    from stream_app.cli.topic_setup import open_checked  # noqa: PLC0415
 
-    config = load_with_schemas(path)
     selection = _selection(places=places, **chosen)
     if selection.is_everything and not everything:
         raise ConfigurationError("choose dead letters with --reason, --stream, ..., by PARTITION:OFFSET, or with --all")
-    cluster = connect(config)
-    check_topics(config, cluster)
-    settings = {**config.kafka.all, **config.kafka.producer}
-
-    def open_transaction(transactional_id: str) -> "KafkaTransaction":
-        transaction = KafkaTransaction(config.kafka.bootstrap_servers, transactional_id, settings)
-        transaction.initialise()
-        return transaction
-
+    application = open_checked(path)
     with progress_bar("sending back") as on_progress:
-        result = resend(
-            cluster,
-            config,
-            SystemClock(),
-            selection,
-            open_transaction,
-            limit=limit,
-            dry_run=dry_run,
-            on_progress=on_progress,
-        )
+        result = resend(application, selection, limit=limit, dry_run=dry_run, on_progress=on_progress)
     for line in [json.dumps(result.to_plain())] if as_json else (*result.warnings(), *result.texts()):
         say(line)
     sys.exit(0 if result.ok else 1)

@@ -28,16 +28,12 @@ def resume(stream: str, path: Path) -> None:
       areba dlq resend --reason stream-stopped -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.marks import resume as write_marks  # noqa: PLC0415  (see run)
-    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
-    from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
-    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
-    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
+    from stream_app.cli.clients import open_sender  # noqa: PLC0415
+    from stream_app.cli.topic_setup import open_checked  # noqa: PLC0415
 
-    config = load_with_schemas(path)
-    cluster = connect(config)
-    check_topics(config, cluster)
-    with closing(open_sender(config)) as sender:
-        for place, offset, reason in write_marks(config, cluster, sender, SystemClock(), stream):
+    application = open_checked(path)
+    with closing(open_sender(application.config)) as sender:
+        for place, offset, reason in write_marks(application, sender, stream):
             say(f"{place.topic}[{place.partition}] offset {offset}: {stream} continues; it was stopped: {reason}")
 
 
@@ -64,16 +60,12 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
       areba promote pumps larger -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.marks import promote as write_mark  # noqa: PLC0415  (see run)
-    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
-    from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
-    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
-    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
+    from stream_app.cli.clients import open_sender  # noqa: PLC0415
+    from stream_app.cli.topic_setup import open_checked  # noqa: PLC0415
 
-    config = load_with_schemas(path)
-    cluster = connect(config)
-    check_topics(config, cluster)
-    with closing(open_sender(config)) as sender:
-        place, offset = write_mark(config, cluster, sender, SystemClock(), stream, learner, partition)
+    application = open_checked(path)
+    with closing(open_sender(application.config)) as sender:
+        place, offset = write_mark(application, sender, stream, learner, partition)
     say(f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on")
 
 
@@ -105,21 +97,18 @@ def erase(stream: str, path: Path, ids: Sequence[str], file: TextIO | None, part
       areba erase pumps --ids ids.txt -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.marks import erase as write_marks  # noqa: PLC0415  (see run)
-    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
-    from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
-    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
-    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
+    from stream_app.cli.clients import open_sender  # noqa: PLC0415
+    from stream_app.cli.topic_setup import open_checked  # noqa: PLC0415
 
     every = [*ids, *(line for each in file or () if (line := each.rstrip("\r\n")))]
-    config = load_with_schemas(path)
-    cluster = connect(config)
-    check_topics(config, cluster)
-    with closing(open_sender(config)) as sender:
-        place, offsets = write_marks(config, cluster, sender, SystemClock(), stream, every, partition)
+    application = open_checked(path)
+    with closing(open_sender(application.config)) as sender:
+        place, offsets = write_marks(application, sender, stream, every, partition)
     where = f"{place.topic}[{place.partition}] offsets {offsets[0]} to {offsets[-1]}"
     say(f"{where}: marks for {len(every):,} ids of {stream}")
     say("the event `erased` in the log of its worker says how many of them the task had")
-    own = [name for name, learner in config.task_settings().of_stream(stream).learners.items() if ":" in learner.method]
+    settings = application.config.task_settings()
+    own = [name for name, learner in settings.of_stream(stream).learners.items() if ":" in learner.method]
     if own:
         say(f"what your own classes keep is not erased: {', '.join(own)}")
     say("delete exported models and checkpoints of areba verify that were written before, and write them again")

@@ -31,22 +31,6 @@ def random_generator(seed: bytes) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key, counter=counter << 128))
 
 
-def reseed(generator: np.random.Generator, seed: bytes) -> np.random.Generator:
-    """Give a `random_generator` another seed, which takes a tenth of the time of a new generator; return it."""
-    generator.bit_generator.state = {
-        "bit_generator": "Philox",
-        "state": {
-            "key": np.frombuffer(seed[:16], "<u8").astype(np.uint64),
-            "counter": np.array([0, 0, *np.frombuffer(seed[16:], "<u8")], np.uint64),
-        },
-        "buffer": np.zeros(4, np.uint64),
-        "buffer_pos": 4,  # nothing is left in the buffer
-        "has_uint32": 0,
-        "uinteger": 0,
-    }
-    return generator
-
-
 def truncated_normal(generator: np.random.Generator, size: int) -> NDArray[np.float64]:
     """Return standard normal numbers, those beyond 2 rejected; only + - * / decide, so all machines draw the same."""
     kept: list[NDArray[np.float64]] = []
@@ -134,11 +118,6 @@ class Training(NamedTuple):
         return Training(
             self.parameters[part], self.first[part], self.second[part], powers, self.updates[number : number + 1]
         )
-
-
-def training_of(networks: DenseNetworks) -> Training:
-    """Return the memory of dense networks."""
-    return Training(networks.parameters, networks.first, networks.second, networks.powers, networks.updates)
 
 
 def new_training(networks: int, parameters: int) -> Training:

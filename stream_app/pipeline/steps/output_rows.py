@@ -13,7 +13,7 @@ from stream_app.record_columns import OUTCOME_ROW, PREDICTION_ROW, Rows
 from stream_app.records import ID_WORDS, Integers, Longs, Operation
 
 
-class Owners(NamedTuple):
+class _Owners(NamedTuple):
     """The streams and learners of s segments.
 
     Attributes:
@@ -27,26 +27,35 @@ class Owners(NamedTuple):
     numbers: Longs
 
 
-def prediction_rows(batch: JoinInput, owners: Owners, out: JoinOutput, answers: LearnerAnswers, *, every: bool) -> Rows:
-    """Return the predictions of every learner, or of the champions only, in merge order."""
-    positions = len(batch.sides)
+def output_rows(
+    batch: JoinInput,
+    owners: tuple[Integers, Longs, Longs],
+    out: JoinOutput,
+    answers: LearnerAnswers,
+    *,
+    every: bool,
+) -> tuple[Rows, Rows]:
+    """Return the predictions and the outcomes, each in merge order.
+
+    Args:
+        batch: The batch.
+        owners: The streams and learners of s segments: int32 `[s]`, the stream of each; int64 `[s]`, how many learners
+            it has; int64 `[s, n]`, the task's number of each of these learners.
+        out: The results of the join.
+        answers: The answers of the learners.
+        every: Whether every learner's prediction is a row, or the champion's only.
+    """
+    own, positions = _Owners(*owners), len(batch.sides)
     segments, operations = np.empty(positions, np.int32), np.empty(positions, np.int32)
-    count = _find_predictions(owners, out, every, segments, operations)
-    rows = np.empty(count, PREDICTION_ROW)
-    _put_predictions(batch, owners, out, answers, every, segments, operations, rows)
-    return rows
-
-
-def outcome_rows(owners: Owners, out: JoinOutput, positions: int) -> Rows:
-    """Return the outcomes in merge order; `positions` is the length of the merged sequence."""
-    count = int(out.counts[OutputKind.OUTCOMES])
-    rows = np.empty(count, OUTCOME_ROW)
-    _put_outcomes(owners, out, np.zeros(positions + 1, np.int64), rows)
-    return rows
+    predictions = np.empty(_find_predictions(own, out, every, segments, operations), PREDICTION_ROW)
+    _put_predictions(batch, own, out, answers, every, segments, operations, predictions)
+    outcomes = np.empty(int(out.counts[OutputKind.OUTCOMES]), OUTCOME_ROW)
+    _put_outcomes(own, out, np.zeros(positions + 1, np.int64), outcomes)
+    return predictions, outcomes
 
 
 @compiled_without_refcounts
-def _find_predictions(owners: Owners, out: JoinOutput, every: bool, segments: Integers, operations: Integers) -> int:
+def _find_predictions(owners: _Owners, out: JoinOutput, every: bool, segments: Integers, operations: Integers) -> int:
     """Find the prediction of each position; return how many rows they make.
 
     Args:
@@ -71,7 +80,7 @@ def _find_predictions(owners: Owners, out: JoinOutput, every: bool, segments: In
 @compiled_without_refcounts
 def _put_predictions(
     batch: JoinInput,
-    owners: Owners,
+    owners: _Owners,
     out: JoinOutput,
     answers: LearnerAnswers,
     every: bool,
@@ -101,7 +110,7 @@ def _put_predictions(
 
 
 @compiled_without_refcounts
-def _put_outcomes(owners: Owners, out: JoinOutput, following: Longs, rows: Rows) -> None:
+def _put_outcomes(owners: _Owners, out: JoinOutput, following: Longs, rows: Rows) -> None:
     """Fill the rows in merge order by counting; `following` are zeros, one more than positions."""
     for at in range(out.counts[OutputKind.OUTCOMES]):
         following[out.outcomes[at]["position"] + 1] += 1

@@ -5,7 +5,7 @@ closed ids. It is a problem if examples are evicted before their labels come, if
 examples come, or if ids are forgotten so soon that a record which its producer sends again is not recognised.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -93,13 +93,13 @@ class TableUse(NamedTuple):
             f"example that is sent again after {self.closed_ms / 1000:,.0f} s of event time is learned again"
         )
 
-
-def use_of(join: StreamJoin, flow: LabelFlow) -> TableUse:
-    """Return what the tables of a stream hold, given its join and the flow of its labels."""
-    state, sizes = join.arrays(), join.sizes
-    counters = state["counters"]
-    now_ms, first = int(counters[Counter.STREAM_TIME]), int(counters[Counter.CLOSED_FIRST])
-    times = state["times"][state["states"] == SlotState.PENDING]
-    pending_ms = now_ms - int(np.min(times)) if len(times) else None
-    closed_ms = now_ms - int(state["closed_times"][first % len(state["closed_times"])]) if sizes.closed else None
-    return TableUse(*sizes, int(counters[Counter.LABELLED]), pending_ms, closed_ms, flow.usual_delay_ms)
+    @classmethod
+    def of(cls, join: StreamJoin, flow: LabelFlow) -> Self:
+        """Return what the tables of a stream hold, given its join and the flow of its labels."""
+        state, sizes = join.arrays(), join.sizes
+        counters = state["counters"]
+        now_ms, first = int(counters[Counter.STREAM_TIME]), int(counters[Counter.CLOSED_FIRST])
+        times = state["times"][state["states"] == SlotState.PENDING]
+        pending_ms = now_ms - int(np.min(times)) if len(times) else None
+        closed_ms = now_ms - int(state["closed_times"][first % len(state["closed_times"])]) if sizes.closed else None
+        return cls(*sizes, int(counters[Counter.LABELLED]), pending_ms, closed_ms, flow.usual_delay_ms)

@@ -110,7 +110,7 @@ class DeletedRecords:
 
     def has_passed(self, position: "RunEnd") -> bool:
         """Say whether records after a checkpoint are gone; that is then the only finding of the partition."""
-        inputs = (self._topics.examples, self._topics.labels)
+        inputs = self._topics.inputs
         needed = (position.progress_offset + 1, *position.manifest.offsets)
         for topic, next_ in zip((self._topics.progress, *inputs), needed, strict=True):
             low = self._low_of(topic)
@@ -128,7 +128,7 @@ class DeletedRecords:
         topics = self._topics
         low = self._low_of(topics.progress)
         if low:
-            inputs = " and ".join(f"{name} at {self._low_of(name)}" for name in (topics.examples, topics.labels))
+            inputs = " and ".join(f"{name} at {self._low_of(name)}" for name in topics.inputs)
             text = (
                 f"starts at offset {low}, {inputs}: the audit needs every record, older records are gone (retention); "
                 "this partition was not checked"
@@ -153,7 +153,7 @@ class DeletedRecords:
 
         `lows` are the first offsets that are left, `commits` is the number of commits that could not be checked.
         """
-        names = (self._topics.examples, self._topics.labels)
+        names = self._topics.inputs
         gone = [(TopicPartition(name, self._partition), low) for name, low in zip(names, lows, strict=True) if low]
         if not gone:
             return

@@ -13,15 +13,14 @@ from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.stops import stopped_text
 from stream_app.verify.audit import NOTHING_DELETED, PartitionAudit
 from stream_app.verify.metrics.topic_check import MetricsTopicCheck
-from stream_app.verify.output_checks import TopicNames
 from stream_app.verify.partition.deleted import DeletedRecords, Fate, Horizon
 from stream_app.verify.partition.sent_back import SentBack
 from stream_app.verify.progress_check import ProgressCheck, ProgressStep, ends_of
 from stream_app.verify.results import Code, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import Ended
-from stream_app.verify.second_run.partition_rows import open_rerun
+from stream_app.verify.second_run.continued_check import check_ends, progress_after
 from stream_app.verify.second_run.rerun import Rerun
-from stream_app.verify.second_run.start import Start
+from stream_app.verify.second_run.start import Start, at_checkpoint, at_oldest_snapshot
 from stream_app.verify.topic_reader import InputReader, PartitionReader
 
 
@@ -80,9 +79,7 @@ class PartitionCheck:
         self._config = config
         self._partition = partition
         self._findings = findings
-        self._names = TopicNames(
-            (topics.examples, topics.labels), topics.predictions, topics.outcomes, topics.dead_letters
-        )
+        self._names = topics
         self._progress = topics.progress
         self._notes: list[str] = []
         self._deleted = DeletedRecords(partition, topics, findings, self._notes, is_accepted=how.accepts_deleted)
@@ -118,7 +115,7 @@ class PartitionCheck:
     def _run(self, reader: PartitionReader, begin: tuple[int, int], last: Commit | None) -> Checked:
         lows = self._lows(reader)
         self._is_complete = all(low <= first for low, first in zip(lows, begin, strict=True))
-        self._horizons, lacks_outputs = reader.horizons(self._config.topics)
+        self._horizons, lacks_outputs = reader.horizons(self._names)
         progress = ProgressCheck(self._progress, self._names.inputs, self._partition, last, self._findings)
         low = reader.watermarks(self._names.dead_letters).low
         sent_back = SentBack(self._names.dead_letters, self._partition, self._findings, low)
@@ -131,7 +128,9 @@ class PartitionCheck:
             dead_letters=reader.dead_letters(self._names.dead_letters, sent_back.observe_mark),
             findings=self._findings,
         )
-        rerun = self._open_rerun(reader, begin) if self._how.rerun and self._is_complete else None
+        rerun = None
+        if self._how.rerun and self._is_complete:
+            rerun = Rerun(reader, self._names, self._partition, self._findings, begin, self._horizons)
         inputs = [self._inputs(reader, side, progress.ends[side], sent_back) for side in Side]
         records = (
             (row.offset, record)
@@ -161,8 +160,7 @@ class PartitionCheck:
         models = ended = None
         if rerun is not None:
             rerun.finish(running=running)
-            models = self._take_models(rerun.models(), rerun.stopped)
-            ended = self._ended(rerun, begin)
+            models, ended = self._take_models(rerun), rerun.ended()
         scope = self._scope(begin, progress.ends, lows)
         return Checked(figures, self._notes, scope, self._commits, reader.written.total(), models, ended)
 
@@ -200,8 +198,6 @@ class PartitionCheck:
         is_whole = all(low <= first for low, first in zip(lows, (0, *begin), strict=True))
         if self._how.checkpoint is None and (not self._how.rerun or is_whole):
             return None
-        from stream_app.verify.second_run.start import at_checkpoint, at_oldest_snapshot  # noqa: PLC0415  (see _open_rerun)
-
         if self._how.checkpoint is not None:
             return at_checkpoint(self._how.checkpoint, self._names.inputs, f"checkpoint of partition {self._partition}")
         changelog = TopicPartition(self._config.topics.changelog, self._partition)
@@ -210,32 +206,35 @@ class PartitionCheck:
 
     def _continue(self, reader: PartitionReader, start: Start, last: Commit | None) -> Checked:
         """Check everything after a state."""
-        from stream_app.verify.second_run.continued_check import ContinuedCheck  # noqa: PLC0415  (see _open_rerun)
-
-        check = ContinuedCheck(self._config, self._partition, start, reader, self._findings)
-        found = check.run(last, lambda: reader.last_commit(self._progress) != last)
-        if found.lacks_outputs:
-            self._deleted.report_outputs(found.horizons)
+        where = (reader, self._names, self._partition)
+        horizons, lacks_outputs = reader.horizons(self._names, start.progress_offset)
+        progress = ProgressCheck(
+            self._progress, self._names.inputs, self._partition, last, self._findings, start.commit
+        )
+        rerun = Rerun(*where, self._findings, start, horizons)
+        records = progress_after(reader, self._progress, self._partition, start, self._findings)
+        for step in progress.steps(records):
+            if isinstance(step.record, Commit):
+                self._commits += 1
+                self._promised += step.record.records
+            rerun.take(step.offset, step.record)
+        check_ends(*where, progress.ends, self._findings)
+        rerun.finish(running=reader.last_commit(self._progress) != last)
+        if lacks_outputs:
+            self._deleted.report_outputs(horizons.values())
         kind = "checkpoint" if start.is_checkpoint else "oldest snapshot that is left, since inputs were deleted"
         place = f"offsets {start.ends[0]:,}/{start.ends[1]:,} of examples/labels"
         text = f"began at the {kind}, {place}; all stages were run from there, and each output was compared"
         self._notes.append(f"partition {self._partition}: {text}")
-        models = self._take_models(found.models, found.stopped)
-        ends = ends_of(last)
-        scope = Scope(start.since, start.ends, found.end, ends, self._lows(reader))
-        return Checked({}, self._notes, scope, found.commits, found.records, models, found.ended)
+        end = progress.ends if rerun.stopped is None else start.ends
+        scope = Scope(start.since, start.ends, end, progress.ends, self._lows(reader))
+        models = self._take_models(rerun)
+        return Checked({}, self._notes, scope, self._commits, self._promised, models, rerun.ended())
 
     def _unchecked(self, reader: PartitionReader, last: Commit | None) -> Checked:
         """Return what is known of a partition that was not checked."""
         ends = ends_of(last)
         return Checked({}, self._notes, Scope(ends, ends, ends, ends, self._lows(reader)))
-
-    def _ended(self, rerun: Rerun, begin: tuple[int, int]) -> Ended | None:
-        """Return what a checkpoint holds of a run that began with the first record."""
-        from stream_app.verify.second_run.checkpoint import ended  # noqa: PLC0415  (see _open_rerun)
-
-        state = rerun.state()
-        return None if state is None else ended(self._partition, state, begin, rerun.output_ends())
 
     # Progress ---------------------------------------------------------------------------------------------------------
 
@@ -316,13 +315,11 @@ class PartitionCheck:
 
     # A fresh run ------------------------------------------------------------------------------------------------------
 
-    def _open_rerun(self, reader: PartitionReader, begin: tuple[int, int]) -> Rerun:
-        return open_rerun(reader, self._config, self._partition, self._findings, begin, self._horizons)
-
-    def _take_models(self, models: str | None, stopped: str | None) -> str | None:
+    def _take_models(self, rerun: Rerun) -> str | None:
         """Compare the digest of the final models, and return it; note why a run ended early."""
-        if stopped is not None:
-            self._notes.append(f"partition {self._partition}: was not run again to its end: {stopped}")
+        models = rerun.models()
+        if rerun.stopped is not None:
+            self._notes.append(f"partition {self._partition}: was not run again to its end: {rerun.stopped}")
         if models is not None and self._how.wanted_models not in (None, models):
             text = f"the final models have digest {self._how.wanted_models}, those of a fresh run {models}"
             self._add(Code.WRONG_MODELS, self._progress, None, text)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from stream_app.backends.reading import Row
-from stream_app.serialization.dead_letter import read_resend, read_sent_back
+from stream_app.serialization.dead_letter import Resend, read_sent_back
 from stream_app.verify.reference_state import Record
 from stream_app.verify.results import Code, Findings
 
@@ -24,7 +24,7 @@ class SentBack:
         """Return what takes the processed records of an input."""
 
         def observe(record: Record) -> None:
-            resend = read_resend(record.headers)
+            resend = Resend.read(record.headers)
             if resend is None or (resend.topic, resend.partition) != (self.topic, self.partition):
                 return  # or a dead letter of another application
             where = f"{resend.topic}[{resend.partition}] offset {resend.offset}"

@@ -80,26 +80,10 @@ class _Header(BaseModel):
 _ENDS = TypeAdapter(list[RunEnd])
 
 
-class RerunState(NamedTuple):
-    """The state of a task after a commit record: the record, its offset in progress, and the task's blobs."""
-
-    commit: Commit
-    progress_offset: int
-    settings: str
-    blobs: tuple[Blob, ...]
-    stopped: Mapping[str, str]
-
-
-def state_of(task: Task, commit: Commit, progress_offset: int) -> RerunState:
-    """Return the state of a task that has processed everything up to this commit record."""
+def ended(partition: int, task: Task, commit: Commit, progress_offset: int, since: tuple[int, int]) -> Ended:
+    """Return what the file holds of a task that has processed everything up to this commit record, but the outputs."""
     drafted = Book().draft(task.states(), snapshot_key(commit.sequence, 0))
-    blobs = tuple(blob for blob in drafted if isinstance(blob, Blob))  # an empty book lists no older entries
-    return RerunState(commit, progress_offset, task.settings.to_json(), blobs, dict(task.stopped))
-
-
-def ended(partition: int, state: RerunState, since: tuple[int, int], outputs: Mapping[str, int]) -> Ended:
-    """Return what the file holds of one partition."""
-    commit = state.commit
+    blobs = [blob for blob in drafted if isinstance(blob, Blob)]  # an empty book lists no older entries
     manifest = Manifest(
         format=SNAPSHOT_FORMAT,
         engine=__version__,
@@ -107,12 +91,12 @@ def ended(partition: int, state: RerunState, since: tuple[int, int], outputs: Ma
         sequence=commit.sequence,
         digest=commit.digest.hex(),
         offsets=(commit.examples_end, commit.labels_end),
-        settings=state.settings,
-        entries=tuple(blob.entry(0) for blob in state.blobs),
-        stopped=state.stopped,
+        settings=task.settings.to_json(),
+        entries=tuple(blob.entry(0) for blob in blobs),
+        stopped=dict(task.stopped),
     )
-    position = RunEnd(since=since, progress_offset=state.progress_offset, outputs=dict(outputs), manifest=manifest)
-    return Ended(position, {blob.key: blob.content for blob in state.blobs})
+    position = RunEnd(since=since, progress_offset=progress_offset, outputs={}, manifest=manifest)
+    return Ended(position, {blob.key: blob.content for blob in blobs})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,27 @@ Memory: one task, and the lookahead of the comparison of each output topic.
 """
 
 import secrets
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
 from stream_app.backends.reading import Row, columns_of
-from stream_app.config import TaskSettings
+from stream_app.config import TaskSettings, Topics
 from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
-from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
+from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header
+from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.partition.deleted import Fate, Horizon
 from stream_app.verify.results import Code, Findings
-from stream_app.verify.second_run.checkpoint import RerunState, state_of
+from stream_app.verify.second_run.checkpoint import Ended, ended
 from stream_app.verify.second_run.start import Start
 from stream_app.verify.sequence_check import SequenceCheck
+from stream_app.verify.topic_reader import PartitionReader
 
 _MAX_DIFFERENCES = 100
 """Differences after which a topic of a partition is plainly another log, and is compared no further."""
@@ -139,14 +141,6 @@ def _cells(row: Row) -> _Cells:
     return _Cells(row.key, row.value, tuple(row.headers))
 
 
-class RerunTopic(NamedTuple):
-    """An output topic: its full name, what yields its records from an offset on, and what was deleted of it."""
-
-    topic: str
-    rows: Callable[[int], Iterable[Row]]
-    horizon: Horizon
-
-
 class _Side:
     """One input, read in ranges."""
 
@@ -172,14 +166,12 @@ class Rerun:
     """A task that is run again.
 
     Args:
+        reader: Reads the topics of the partition.
+        topics: Full names of the topics.
         partition: Number of the task.
-        inputs: Full names of the two input topics.
-        progress: Full name of its progress topic.
-        sides: The records of both inputs, from there on.
-        outputs: The topics of `OUTPUT_TOPICS`.
         findings: Where findings are added.
-        decode: Returns the record of an output's value, for findings; None if it cannot be decoded.
         begin: The first input offsets (examples, labels), or the state with which the run begins.
+        horizons: Where the output topics begin by now.
 
     Attributes:
         stopped: Why the run ended early; None if it did not.
@@ -187,46 +179,44 @@ class Rerun:
 
     def __init__(
         self,
+        reader: PartitionReader,
+        topics: Topics,
         partition: int,
-        *,
-        inputs: tuple[str, str],
-        progress: str,
-        sides: tuple[Iterable[Row], Iterable[Row]],
-        outputs: Mapping[str, RerunTopic],
         findings: Findings,
-        decode: Callable[[bytes | None], object],
         begin: tuple[int, int] | Start,
+        horizons: Mapping[str, Horizon],
     ) -> None:
         self.stopped: str | None = None
+        self._reader = reader
         self._partition = partition
-        self._inputs = inputs
-        self._progress = progress
-        start = begin if isinstance(begin, Start) else None
-        begins = begin.ends if isinstance(begin, Start) else begin
-        self._sides = (_Side(iter(sides[0]), begins[0]), _Side(iter(sides[1]), begins[1]))
-        self._outputs = outputs
+        self._inputs, self._progress = topics.inputs, topics.progress
         self._findings = findings
-        self._decode = decode
+        self._horizons = {name: horizons[name.replace("-", "_")] for name in OUTPUT_TOPICS}
         self._topics: dict[str, _Comparison] = {}  # empty after a snapshot, until a commit says where its outputs are
         self._task: Task | None = None
         self._digests = [GENESIS, GENESIS]  # of this run, and the recorded one
         self._last: tuple[int, Commit] | None = None
-        self._before_acts: RerunState | None = None
-        if start is None:
-            self._open(dict.fromkeys(OUTPUT_TOPICS, 0))
+        self._before_acts: Ended | None = None
+        if isinstance(begin, Start):
+            ends, self._since = begin.ends, begin.since
+            self._task, self._last = begin.task, (begin.progress_offset, begin.commit)
+            self._digests = [begin.commit.digest, begin.commit.digest]
+            if begin.outputs:
+                self._open({name: begin.outputs[horizon.topic] for name, horizon in self._horizons.items()})
         else:
-            self._task, self._last = start.task, (start.progress_offset, start.commit)
-            self._digests = [start.commit.digest, start.commit.digest]
-            if start.outputs:
-                ends = {name: start.outputs[outputs[name].topic] for name in OUTPUT_TOPICS}
-                self._open({name: 0 if outputs[name].horizon.is_of_older else end for name, end in ends.items()})
+            ends = self._since = begin
+            self._open(dict.fromkeys(OUTPUT_TOPICS, 0))
+        self._sides = [_Side(reader.rows(name, end), end) for name, end in zip(topics.inputs, ends, strict=True)]
 
     def _open(self, firsts: Mapping[str, int]) -> None:
-        """Begin to read the output topics at these offsets."""
-        for name, output in self._outputs.items():
-            first = firsts[name]
-            results = _OutputHandler(output.topic, self._partition, self._findings, self._decode, first - 1)
-            self._topics[name] = _Comparison(SequenceCheck(output.rows(first), results), results)
+        """Begin to read the output topics at these offsets; a topic that is newer than them, at its beginning."""
+        for name, horizon in self._horizons.items():
+            first = 0 if horizon.is_of_older else firsts[name]
+            rows = self._reader.rows(horizon.topic, first)
+            if name == DEAD_LETTERS:
+                rows = (row for row in rows if not is_of_a_resend(row.headers))
+            results = _OutputHandler(horizon.topic, self._partition, self._findings, self._reader.content, first - 1)
+            self._topics[name] = _Comparison(SequenceCheck(rows, results), results)
 
     def take(self, offset: int, record: Commit | Act) -> None:
         """Process a progress record at this offset."""
@@ -261,10 +251,7 @@ class Rerun:
             side.below(end) for side, end in zip(self._sides, (commit.examples_end, commit.labels_end), strict=True)
         )
         if not self._topics:
-            firsts = {
-                name: 0 if topic.horizon.is_of_older else getattr(commit, f"{name.replace('-', '_')}_start")
-                for name, topic in self._outputs.items()
-            }
+            firsts = {name: getattr(commit, f"{name.replace('-', '_')}_start") for name in OUTPUT_TOPICS}
             if min(firsts.values()) < 0:
                 self.stopped = (
                     f"{self._progress}[{self._partition}] offset {offset}: does not say where its outputs are"
@@ -273,7 +260,7 @@ class Rerun:
             self._open(firsts)
         outputs = self._task.step(examples, labels)
         for name, topic in self._topics.items():
-            topic.expect(outputs.topics[name], self._outputs[name].horizon.fate(commit))
+            topic.expect(outputs.topics[name], self._horizons[name].fate(commit))
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
         links = [chain_digest(digest, ranges, outputs) for digest in self._digests]
         if commit.digest not in links:
@@ -287,18 +274,18 @@ class Rerun:
     def _keep_state(self) -> None:
         """Keep the state after the last commit record, which an act is about to change."""
         if self._before_acts is None and self._task is not None and self._last is not None:
-            self._before_acts = state_of(self._task, self._last[1], self._last[0])
+            offset, commit = self._last
+            self._before_acts = ended(self._partition, self._task, commit, offset, self._since)
 
-    def state(self) -> RerunState | None:
-        """Return the state after the last commit record; None without a commit record, or if the run ended early."""
-        if self.stopped is not None:
+    def ended(self) -> Ended | None:
+        """Return what a checkpoint holds of this run; None without a commit record, or if the run ended early."""
+        if self.stopped is None:
+            self._keep_state()
+        if self.stopped is not None or self._before_acts is None:
             return None
-        self._keep_state()
-        return self._before_acts
-
-    def output_ends(self) -> Mapping[str, int]:
-        """Return, by full name of the output topic, the offset after the last record that was compared."""
-        return {self._outputs[name].topic: topic.results.last + 1 for name, topic in self._topics.items()}
+        position, blobs = self._before_acts
+        ends = {self._horizons[name].topic: topic.results.last + 1 for name, topic in self._topics.items()}
+        return Ended(position.model_copy(update={"outputs": ends}), blobs)
 
     def finish(self, *, running: bool) -> None:
         """Compare what is left after the last progress record."""

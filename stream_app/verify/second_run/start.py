@@ -21,7 +21,6 @@ from stream_app.snapshot.format import (
     Manifest,
     Snapshot,
     join_chunks,
-    read_manifest,
 )
 from stream_app.snapshot.segments import load_task
 from stream_app.verify.second_run.checkpoint import Ended
@@ -82,7 +81,7 @@ def at_oldest_snapshot(
     for snapshot in reversed(snapshots):
         where = f"{changelog.topic}[{changelog.partition}] offset {snapshot.manifest.offset}"
         try:
-            manifest = read_manifest(_content(cluster, changelog, snapshot.manifest), where)
+            manifest = Manifest.from_bytes(_content(cluster, changelog, snapshot.manifest), where)
             ends = (snapshot.progress_offset + 1, *manifest.offsets)
             if manifest.partition != changelog.partition or any(low > end for low, end in zip(lows, ends, strict=True)):
                 continue

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from stream_app.backends.base import Clock, pair
-from stream_app.snapshot.stops import MAX_NAMED_STOPS, stop_text
+from stream_app.snapshot.stops import MAX_NAMED_STOPS, resume_hint
 from stream_app.task_state import TaskState
 from stream_app.worker.reports import events
 from stream_app.worker.reports.events import Handlers, on
@@ -65,10 +65,10 @@ class TaskHealth:
         if self.restored is not None and self.committed is not None:
             return f"{text}: offsets {pair(self.restored)} of {pair(self.committed)}"
         stops = islice(self.stopped.items(), MAX_NAMED_STOPS)
-        return "\n".join([text, *(stop_text(task, stream, reason) for stream, reason in stops)])
+        return "\n".join([text, *(_stop_text(task, stream, reason) for stream, reason in stops)])
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """What the main loop does, since when (monotonic), and for how long at most."""
 
     what: str
@@ -94,7 +94,7 @@ class Health:
     now_s: float
     is_joined: bool = False
     tasks: Mapping[int, TaskHealth] = field(default_factory=dict)
-    step: Step | None = None
+    step: _Step | None = None
     round_s: float | None = None
     heard_s: float | None = None
     outage_cause: str = ""
@@ -160,7 +160,7 @@ class HealthWatch:
         self._clock = clock
         self._lock = Lock()
         self._is_joined = False
-        self._step: Step | None = None
+        self._step: _Step | None = None
         self._round_s: float | None = None
         self._heard_s: float | None = None
         self._outage_cause = ""
@@ -215,7 +215,7 @@ class HealthWatch:
     # The loop ---------------------------------------------------------------------------------------------------------
 
     def _step_began(self, event: events.StepBegan) -> None:
-        self._step = Step(event.what, self._clock.monotonic_s(), event.limit_s)
+        self._step = _Step(event.what, self._clock.monotonic_s(), event.limit_s)
 
     def _step_progressed(self, _: events.StepProgressed) -> None:
         if self._step is not None:
@@ -290,3 +290,8 @@ class HealthWatch:
             return {stream: reason for stream, reason in stopped.items() if stream not in resumed}
 
         self._update(event.task, lambda known: replace(known, stopped=without(known.stopped)))
+
+
+def _stop_text(task: int, stream: str, reason: str) -> str:
+    """Return the line about a stream that the breaker stopped."""
+    return f"task {task}: stream {stream!r} is stopped: {reason}; {resume_hint(stream)}"

@@ -14,7 +14,7 @@ from ops.keeper import KeptProcess
 from stream_app.backends.base import TopicPartition
 from stream_app.records import Outcome, Prediction, Side
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, read_resend, read_sent_back
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, Resend, read_sent_back
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.exactly_once import check_exactly_once
 from tests.support.kafka.processes import ROOT, areba, workers
@@ -140,7 +140,7 @@ def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_
     assert joined == {str(number): (number % 2, 1) for number in range(FANS)}
     dead = outputs["dead-letters"][-1]
     assert (dead.value, dead.headers[0]) == (b"not Avro", ("source", b"a scale"))
-    resent = read_resend(dead.headers[: -len(DEAD_LETTER_HEADERS)])
+    resent = Resend.read(dead.headers[: -len(DEAD_LETTER_HEADERS)])
     assert resent is not None
     assert resent.attempt == 1
     shown = areba(file, "dlq", "show", f"0:{dead.offset}")

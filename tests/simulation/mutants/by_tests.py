@@ -54,7 +54,7 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.live.snapshot_writer:SnapshotWriter.purge", drop("self._purges"),
         tests="unit/recovery/test_erase.py::test_the_changelog_has_nothing_left_although_no_record_comes"),
     "erased-rows-stay": Mutant("queues keep the rows of erased examples",
-        "stream_app.learners.methods.erasing:erase_queued", assign("gone", "np.zeros(len(rows), np.bool_)"),
+        "stream_app.learners.method:RunningMethod.erase", assign("gone", "np.zeros(len(rows), np.bool_)"),
         tests="unit/pipeline/test_erasing.py::test_queues_keep_the_others_in_order"),
     "mark-excluded": Mutant("verify expects no outcome of an example that has exactly the time of a pair of marks",
         "stream_app.verify.reference_join:ReferenceJoin.mark", argument("close_until", 1, "(mark.time_ms or 0) - 1"),

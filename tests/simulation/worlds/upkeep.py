@@ -7,7 +7,6 @@ from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.marks import promote
 from stream_app.admin.models import Application
-from stream_app.backends.base import Transaction
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.errors import ConfigurationError, DeliveryError
 from tests.simulation.faults import Event
@@ -34,9 +33,7 @@ def _promote(world: "World") -> None:
     config, number = world.config("w1"), world.draw.randrange(world.shape.partitions)
     stream, learner = f"s{number}", world.draw.choice(sorted(config.learners))
     try:
-        place, offset = promote(
-            config, world.cluster, EmbeddedSender(world.broker), world.clock, stream, learner, number
-        )
+        place, offset = promote(world.application(), EmbeddedSender(world.broker), stream, learner, number)
     except (ConfigurationError, DeliveryError) as refused:  # nothing was ever sent there, or its time is too old
         world.say(f"the operator: {refused}")
         return
@@ -48,12 +45,7 @@ def _send_back(world: "World") -> None:
     """Send all dead letters back, once each; the command may be killed or refused."""
 
     def command(place: Application) -> Iterator[str]:
-        def opened(transactional_id: str) -> Transaction:
-            transaction = place.open_transaction(transactional_id)
-            transaction.initialise()
-            return transaction
-
-        result = resend(place.cluster, place.config, place.clock, Selection(), opened)
+        result = resend(place, Selection())
         world.faults.events[Event.SENT_BACK] += result.sent.total()
         yield f"{result.sent.total()} dead letters are sent back"
 

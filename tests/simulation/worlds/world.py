@@ -31,7 +31,7 @@ from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Act, Side
 from stream_app.serialization import codec
-from stream_app.snapshot.format import SNAPSHOT_KEY, parse_snapshots, read_manifest
+from stream_app.snapshot.format import SNAPSHOT_KEY, Manifest, parse_snapshots
 from stream_app.task_state import TaskState
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.ports import (
@@ -521,7 +521,7 @@ class World:
         records, *_ = self.broker.read(changelog, offset, 1)
         if records.offsets.tolist() != [offset]:
             return None  # the act that names the next snapshot has lost its marker
-        return read_manifest(records.values[0] or b"", str(changelog)).offsets
+        return Manifest.from_bytes(records.values[0] or b"", str(changelog)).offsets
 
     def _deploy(self) -> Callable[[], None] | None:
         if self.version:
@@ -672,7 +672,7 @@ class World:
         """Resume a stream as `areba resume` does."""
         for _ in range(2 if self.faults.hit(Fault.RESUMED_TWICE) else 1):
             try:
-                found = resume(self.config("w1"), self.cluster, EmbeddedSender(self.broker), self.clock, stream)
+                found = resume(self.application(), EmbeddedSender(self.broker), stream)
             except StateError:
                 return  # the stop cannot be read yet
             for place, offset, _ in found:
@@ -681,9 +681,8 @@ class World:
 
     def _erase(self, stream: str, ids: Sequence[str]) -> None:
         """Erase examples as `areba erase` does."""
-        config, sender = self.config("w1"), EmbeddedSender(self.broker)
         try:
-            place, offsets = erase(config, self.cluster, sender, self.clock, stream, ids, int(stream[1:]))
+            place, offsets = erase(self.application(), EmbeddedSender(self.broker), stream, ids, int(stream[1:]))
         except (StateError, ConfigurationError) as problem:  # stopped, never sent, or not configured
             self.say(f"an operator: {problem}")
             return

@@ -16,7 +16,7 @@ from stream_app.backends.partitioner import partition_of
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import IMPORT, Act, Example, Label
 from stream_app.serialization import codec
-from stream_app.snapshot.model_file import read_model_file
+from stream_app.snapshot.model_file import ModelFile
 from stream_app.verify.verify import verify
 from tests.support import world as worlds
 from tests.support.world import MAX_POLL_INTERVAL_S, World, all_beyond, make_config, started, take_turns
@@ -94,7 +94,7 @@ def test_one_file_for_each_model_of_every_name(world: World, tmp_path: Path) -> 
     assert {(one.stream, one.learner) for one in backup.models} == {(s, n) for s in STREAMS for n in CONFIG["learners"]}
     assert len({one.file.lower() for one in backup.models}) == 2 * len(STREAMS), "also where case is ignored"
     for one in backup.models:
-        source = read_model_file(str(tmp_path / "backup" / one.file)).source
+        source = ModelFile.read(str(tmp_path / "backup" / one.file)).source
         assert (source["stream"], source["learner"], source["digest"]) == (one.stream, one.learner, one.digest)
         assert len(Path(one.file).name.encode()) < 255
         assert one.champion == (one.learner == "areba")

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
 
 from stream_app.admin.marks import FIRST_LOOK_RECORDS, MARK_BYTES, MAX_DIGESTS, erase, promote
+from stream_app.admin.models import Application
+from stream_app.backends import reading
 from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
@@ -51,9 +54,12 @@ class PromotedLog:
         self, stream: str = "sine", learner: str = "baseline", partition: int | None = None, config: Config = CONFIG
     ) -> tuple[TopicPartition, int]:
         """Run the command."""
-        return promote(
-            config, EmbeddedCluster(self.broker), EmbeddedSender(self.broker), self.clock, stream, learner, partition
-        )
+        return promote(self.application(config), EmbeddedSender(self.broker), stream, learner, partition)
+
+    def application(self, config: Config = CONFIG) -> Application:
+        """Return the application as a command sees it."""
+        cluster = EmbeddedCluster(self.broker)
+        return Application(config, cluster, self.clock, partial(EmbeddedTransaction, self.broker))
 
     def read(self, place: TopicPartition) -> RawRecords:
         """Return all records of a partition."""
@@ -182,13 +188,14 @@ class _Silent(EmbeddedCluster):
         return reader
 
 
-def test_a_silent_broker() -> None:
+def test_a_silent_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no broker answers, the command ends with an error and does not wait forever."""
+    monkeypatch.setattr(reading, "READ_TIMEOUT_S", 0.01)
     world = PromotedLog()
     world.fill([world.clock.now_ms()], PLACE.partition)
     sender = EmbeddedSender(world.broker)
     with pytest.raises(UnknownOutcomeError, match="did not answer"):
-        promote(CONFIG, _Silent(world.broker), sender, world.clock, "sine", "baseline")
+        promote(world.application()._replace(cluster=_Silent(world.broker)), sender, "sine", "baseline")
 
 
 # areba erase ----------------------------------------------------------------------------------------------------------
@@ -196,8 +203,7 @@ def test_a_silent_broker() -> None:
 
 def erase_in(world: PromotedLog, *ids: str, stream: str = "sine", config: Config = CONFIG) -> range:
     """Run `areba erase`, and return the offsets of its marks."""
-    cluster, sender = EmbeddedCluster(world.broker), EmbeddedSender(world.broker)
-    place, offsets = erase(config, cluster, sender, world.clock, stream, ids)
+    place, offsets = erase(world.application(config), EmbeddedSender(world.broker), stream, ids)
     assert place == PLACE
     return offsets
 

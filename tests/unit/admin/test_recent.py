@@ -15,7 +15,6 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.problems import ProblemCode
 from stream_app.admin.recent import outputs as recent_outputs
 from stream_app.backends.clock import ManualClock
-from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import partition_of
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
@@ -71,12 +70,7 @@ def test_dead_letters_that_were_looked_after() -> None:
     _process(world, member)
     assert not inspect(world.cluster, world.config, [0]).ok
 
-    def opened(name: str) -> EmbeddedTransaction:
-        transaction = EmbeddedTransaction(world.broker, name)
-        transaction.initialise()
-        return transaction
-
-    resend(world.cluster, world.config, world.clock, Selection(), opened)
+    resend(world.application(), Selection())
     assert inspect(world.cluster, world.config, [0], clock=world.clock).ok
     _process(world, member)
     assert not inspect(world.cluster, world.config, [0]).ok, "it came back"

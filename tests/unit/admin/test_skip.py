@@ -16,7 +16,7 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.record_columns import OutputRecords
 from stream_app.records import SKIP, Act, Commit
 from stream_app.serialization import codec
-from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
@@ -57,7 +57,7 @@ def _skip(world: World, tasks: Iterable[int] = (), *, dry_run: bool = False) -> 
 
 def _gaps(world: World, number: int = 0) -> list[Gap]:
     acts = [record for record in world.progress(number) if isinstance(record, Act) and record.kind == SKIP]
-    return [read_gap(act.text) for act in acts]
+    return [Gap.from_text(act.text) for act in acts]
 
 
 def _parked(world: World) -> ErrorCode:
@@ -312,7 +312,7 @@ def test_a_refused_skip_writes_nothing_and_says_why(monkeypatch: pytest.MonkeyPa
 def test_a_record_that_is_no_gap(text: str) -> None:
     """The error names the record, and no task continues from it."""
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        read_gap(text)
+        Gap.from_text(text)
     world, _ = _ran(**OFTEN)
     last = world.progress(0)[-1].sequence
     for number in range(PARTITIONS):

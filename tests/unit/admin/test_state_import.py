@@ -14,7 +14,7 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
 from stream_app.records import IMPORT, Act, Commit
 from stream_app.serialization import codec
-from stream_app.snapshot.imported_state import read_import
+from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.model_file import digest_of
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
@@ -152,7 +152,7 @@ def test_a_damaged_act_is_refused(saved: Path) -> None:
     world = World(config)
     _import(_application(world), saved)
     (text,) = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == IMPORT]
-    assert read_import(text).learner == "areba"
+    assert ImportedModel.from_text(text).learner == "areba"
     task = Task(0, config.task_settings(), ("examples", "labels"))
     plain = json.loads(text)
     content = plain["content"]

@@ -18,7 +18,7 @@ from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Mark, MarkKind, Prediction
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import id_digest
-from stream_app.snapshot.model_file import digest_of, read_model_file
+from stream_app.snapshot.model_file import ModelFile, digest_of
 from tests.support.world import World, all_at, make_config, started, take_turns
 
 # isort: split
@@ -108,12 +108,12 @@ def test_an_exported_file_is_whole_and_says_whose_it_is(tmp_path: Path) -> None:
     one, two = (tmp_path / name for name in ("one", "two"))
     export(application, "s0", "areba", one, 0, None)
     export(application, "s0", "areba", two, 0, (40, 40))
-    files = [read_model_file(str(path)) for path in (one, two)]
+    files = [ModelFile.read(str(path)) for path in (one, two)]
     assert digest_of(files[0].state) == digest_of(files[1].state)
     assert files[0].source["stream"] == "s0"
     two.write_bytes(one.read_bytes()[:-7])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        read_model_file(str(two))
+        ModelFile.read(str(two))
 
 
 def test_names_that_are_not_there(tmp_path: Path) -> None:

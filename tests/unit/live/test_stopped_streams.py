@@ -9,7 +9,7 @@ from stream_app.live.breaker import Breaker
 from stream_app.pipeline.steps.routed import Judged
 from stream_app.records import STOP, Act, Commit, Example, Label, Mark, MarkKind, Outcome
 from stream_app.serialization import codec
-from stream_app.snapshot.stops import read_stop
+from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState
 from tests.support.damages.world import stopped_world
 from tests.support.world import BREAKER, TickingClock, World, make_config, reaches, started, take_turns
@@ -44,7 +44,7 @@ def test_a_stop_is_an_act_and_ends_with_a_mark() -> None:
     world, member = stopped_world()
     acts = [act for act in world.progress(0) if isinstance(act, Act)]
     assert [act.kind for act in acts] == ["configuration", STOP]
-    assert read_stop(acts[-1].text) == ("s0", "3 malformed examples in a row (limit 3)")
+    assert Stop.from_text(acts[-1].text) == ("s0", "3 malformed examples in a row (limit 3)")
     last = world.progress(0)[-1]
     assert isinstance(last, Commit)
     assert last.stops == {"s0": "3 malformed examples in a row (limit 3)"}

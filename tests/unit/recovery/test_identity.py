@@ -9,7 +9,6 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.marks import promote
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import partitions_of
@@ -146,7 +145,7 @@ def test_our_producers_keep_to_the_recorded_number() -> None:
     sender.send("labels", moved.encode(), b"", 1)
     assert set(sender.flush(1)) == {TopicPartition("labels", partition_of(moved.encode(), PARTITIONS))}
     config = world.config.model_copy(update={"unknown_streams": "model"})
-    place, _ = promote(config, world.cluster, EmbeddedSender(world.broker), ManualClock(), moved, "baseline")
+    place, _ = promote(world.application(config), EmbeddedSender(world.broker), moved, "baseline")
     assert place == TopicPartition("examples", partition_of(moved.encode(), PARTITIONS))
 
 

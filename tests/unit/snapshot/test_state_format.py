@@ -18,7 +18,7 @@ from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
-from stream_app.snapshot.format import FORMAT, Entry, Manifest, read_manifest
+from stream_app.snapshot.format import FORMAT, Entry, Manifest
 from stream_app.snapshot.segments import Blob, Book, load_task
 from tests.support.tasks import settings_of_task
 
@@ -83,7 +83,7 @@ def _path(number: int) -> Path:
 def test_a_snapshot_of_each_format_is_read(number: int) -> None:
     """An update must not cost an application its models."""
     contents = {name: array.tobytes() for name, array in load_file(_path(number)).items()}
-    manifest = read_manifest(contents.pop("manifest"), "golden")
+    manifest = Manifest.from_bytes(contents.pop("manifest"), "golden")
     task = Task(0, TaskSettings.from_json(manifest.settings), TOPICS)
     load_task(task, manifest, contents, "golden")
     assert _continue(task) == EXPECTED[number]

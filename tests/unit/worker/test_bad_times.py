@@ -14,11 +14,10 @@ from stream_app.admin.dead_letters.resend_result import ResendResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.show import show_letter
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label, Outcome, Prediction
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
 from tests.support.world import World, make_config, started, take_turns
@@ -57,7 +56,7 @@ def _expire(world: World, retention_ms: int = WEEK_MS) -> None:
 
 
 def _letters(world: World) -> list[DeadLetterRecord]:
-    found = (read_dead_letter(key, value, headers) for key, value, _, headers in world.rows("dead-letters", 0))
+    found = (DeadLetterRecord.read(key, value, headers) for key, value, _, headers in world.rows("dead-letters", 0))
     return [letter for letter in found if letter is not None]
 
 
@@ -66,12 +65,7 @@ def _listed(world: World, since_ms: int | None = None) -> Listing:
 
 
 def _resent(world: World) -> ResendResult:
-    def opened(name: str) -> EmbeddedTransaction:
-        transaction = EmbeddedTransaction(world.broker, name)
-        transaction.initialise()
-        return transaction
-
-    return resend(world.cluster, world.config, world.clock, Selection(), opened)
+    return resend(world.application(), Selection())
 
 
 @pytest.mark.parametrize(

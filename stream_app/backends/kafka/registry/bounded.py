@@ -3,12 +3,13 @@
 The client's own timeout is for each read, so a registry that sends a byte every 0.3 s could hold a caller for ever.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from importlib import import_module
 from time import monotonic
 from typing import Any
+
+from stream_app.backends.kafka.blocking_calls import start_call
 
 MAX_ANSWER_BYTES = 1 << 20
 """Largest answer that is read; our largest schema takes some kB, and a subject's list of versions less."""
@@ -66,7 +67,7 @@ class BoundedClient:
     def __init__(self, client: Any, timeout_s: float) -> None:  # noqa: ANN401  (the client has no types)
         self._client = client
         self._timeout_s = timeout_s
-        self._unfinished: list[threading.Thread] = []
+        self._unfinished = list[Future[Any]]()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(self._client, name)
@@ -78,23 +79,14 @@ class BoundedClient:
         Raises:
             NoAnswerError: It did not return in time.
         """
-        self._unfinished = [thread for thread in self._unfinished if thread.is_alive()]
+        self._unfinished = [future for future in self._unfinished if not future.done()]
         if len(self._unfinished) >= MAX_UNFINISHED:
             raise NoAnswerError(f"{len(self._unfinished)} requests are not answered yet")
-        future: Future[Any] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(request())
-            except BaseException as problem:  # noqa: BLE001  (the future hands it to the caller)
-                future.set_exception(problem)
-
-        thread = threading.Thread(target=work, name="areba-registry", daemon=True)
-        thread.start()
+        future = start_call(request)
         try:
             return future.result(self._timeout_s)
         except TimeoutError:
             if future.done():
                 raise
-            self._unfinished.append(thread)
+            self._unfinished.append(future)
             raise NoAnswerError(f"no whole answer within {self._timeout_s:g} s") from None

@@ -2,13 +2,13 @@
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_app import log_lines, schemas
 from stream_app.backends.base import Clock
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.blocking_calls import start_call
 from stream_app.backends.kafka.registry.bounded import BoundedClient, NoAnswerError, bound_answers
 from stream_app.config import Topics
 from stream_app.errors import ConfigurationError
@@ -57,10 +57,6 @@ class _Answer(NamedTuple):
     until_s: float
 
 
-def _start_thread(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="areba-registry-lookup", daemon=True).start()
-
-
 class SchemaRegistry:
     """A schema registry.
 
@@ -74,7 +70,7 @@ class SchemaRegistry:
         self,
         client: Any,  # noqa: ANN401  (the client has no types)
         clock: Clock,
-        start: Callable[[Callable[[], None]], None] = _start_thread,
+        start: Callable[[Callable[[], None]], object] = start_call,
     ) -> None:
         self._client = client
         self._clock = clock
