@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -230,19 +231,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """The metrics of one learner of a stream after `labelled` accepted labels.
+class MetricWindow:
+    """How well a learner recognises each class, by the labels so far, faded with one factor.
 
     `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
-    prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
-    means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
-    last change; it is None while the G-mean is below 90 % of `gmean_before`. Fields of queues that are absent are None.
+    prequential sums: counts of correct predictions and of labels of each class.
     """
 
-    stream: str
-    learner: str
-    champion: bool
-    labelled: int
+    fading_factor: float
     recall: float | None
     specificity: float | None
     gmean: float | None
@@ -250,6 +246,23 @@ class Metric:
     positive_total: float
     negative_correct: float
     negative_total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The metrics of one learner of a stream after `labelled` accepted labels.
+
+    `windows` has the figures for each of `metrics.fading_factors`; the first is the main window. A change means that
+    the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the last change;
+    it is None while the G-mean of the main window is below 90 % of `gmean_before`. Fields of queues that are absent
+    are None.
+    """
+
+    stream: str
+    learner: str
+    champion: bool
+    labelled: int
+    windows: tuple[MetricWindow, ...]
     positive_size: float
     negative_size: float
     positive_queue: int | None
@@ -272,6 +285,24 @@ class Metric:
     gmean_before: float | None
     labels_to_recover: int | None
     event_time_ms: int
+
+    def __post_init__(self) -> None:
+        """Refuse a metric without windows: no application writes it, and readers take the first window.
+
+        Raises:
+            ValueError: There is no window.
+        """
+        if not self.windows:
+            raise ValueError("a metric has at least one window")
+
+    @property
+    def main_window(self) -> MetricWindow:
+        """The first window, which the change detector and most readers use."""
+        return self.windows[0]
+
+
+NESTED_RECORDS: Mapping[str, type[MetricWindow]] = MappingProxyType({"areba.MetricWindow": MetricWindow})
+"""The classes of the records within records, by their full names in the schemas."""
 
 
 @dataclass(frozen=True, slots=True)

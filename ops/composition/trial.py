@@ -206,7 +206,7 @@ def _watched(composition: Composition) -> dict[str, float | None]:
     """Return the G-mean of each stream's champion, as `areba watch` reads it from the topics."""
     text = composition.execute("worker-1", "areba", "watch", "-c", CONFIGURATION, "--once", "--json")
     rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    return {row["stream"]: row["gmean"] for row in rows if row.get("champion")}
+    return {row["stream"]: row["windows"][0]["gmean"] for row in rows if row.get("champion")}
 
 
 def _shown() -> dict[str, float | None]:

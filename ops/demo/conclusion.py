@@ -41,9 +41,9 @@ def final_table(metrics: Sequence[Metric]) -> Table:
             f"{metric.examples:,}",
             f"{metric.labelled:,}",
             f"{metric.unlabelled:,}",
-            share(metric.recall),
-            share(metric.specificity),
-            share(metric.gmean),
+            share(metric.main_window.recall),
+            share(metric.main_window.specificity),
+            share(metric.main_window.gmean),
             duration(metric.delay_ms_p50),
         )
         stream = metric.stream

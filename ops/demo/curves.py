@@ -14,7 +14,7 @@ class Curve:
     Attributes:
         max_points: Most points that are kept.
         positions: Numbers of examples, ascending.
-        gmeans: G-mean at each position; None until both classes were seen.
+        gmeans: G-mean of the main window at each position; None until both classes were seen.
     """
 
     max_points: int
@@ -27,7 +27,7 @@ class Curve:
         """Add the next metric of the learner."""
         if self._seen % self._every == 0:
             self.positions.append(metric.examples)
-            self.gmeans.append(metric.gmean)
+            self.gmeans.append(metric.main_window.gmean)
             if len(self.positions) > self.max_points:
                 del self.positions[1::2], self.gmeans[1::2]
                 self._every *= 2

@@ -288,7 +288,7 @@ def _conclude(view: View, report: Report, manifest: Manifest, folder: Path, conf
         panels,
         folder / "gmean.png",
         "G-mean along each stream",
-        f"prequential, fading factor {config.metrics.fading_factor:g}; {view.examples_total:,} examples of "
+        f"prequential, fading factor {config.metrics.fading_factors[0]:g}; {view.examples_total:,} examples of "
         f"{len(view.streams)} streams at the same time, each label after its delay",
         {name: settings.method for name, settings in config.learners.items()},
     )

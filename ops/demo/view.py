@@ -173,7 +173,7 @@ def panels_of(view: View, manifest: Manifest) -> Sequence[figure.Panel]:
 def summary(figures: LiveFigures) -> str:
     """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
     return "; ".join(
-        f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.gmean)}"
+        f"{stream.stream} {learner.labelled:,} labelled G-mean {share(learner.main_window.gmean)}"
         for stream in figures.streams
         for learner in stream.learners
         if learner.champion

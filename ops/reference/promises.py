@@ -13,7 +13,7 @@ from stream_app.serialization.wire_format import PUBLIC_TYPES
 MODULES: Mapping[str, Sequence[str]] = {
     "stream_app.client": client.__all__,
     "stream_app.testing": testing.__all__,
-    "stream_app.records": ("Example", "Label", "Mark", "MarkKind", "Prediction", "Outcome", "Metric"),
+    "stream_app.records": ("Example", "Label", "Mark", "MarkKind", "Prediction", "Outcome", "Metric", "MetricWindow"),
     "stream_app.serialization.codec": ("encode", "decode_one"),
     "stream_app.backends.kafka.sender": ("KafkaSender",),
 }

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -36,7 +37,9 @@ def _plain(value: object) -> object:
         return value.hex()
     if isinstance(value, IntEnum):
         return value.name.lower()
-    return list(value) if isinstance(value, tuple) else value
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _shown(record: object) -> str:
@@ -123,13 +126,20 @@ def records_section() -> Iterator[str]:
     for name, version in texts:
         newest[name] = max(version, newest.get(name, 0))
     for name, version in sorted(newest.items()):
-        schema = json.loads(texts[name, version])
-        yield f"#### {schema['name']}\n"
-        yield f"{schema.get('doc', '')} (`schemas/{name}.v{version}.avsc`)\n"
-        yield from table(
-            ("field", "type", "meaning"),
-            ((f"`{field['name']}`", _type(field["type"]), field.get("doc", "")) for field in schema["fields"]),
-        )
+        yield from _record_section(json.loads(texts[name, version]), f"`schemas/{name}.v{version}.avsc`")
+
+
+def _record_section(schema: Mapping[str, Any], file: str) -> Iterator[str]:
+    """Yield the table of a record, and then those of the records in its arrays."""
+    yield f"#### {schema['name']}\n"
+    yield f"{schema.get('doc', '')} ({file})\n"
+    yield from table(
+        ("field", "type", "meaning"),
+        ((f"`{field['name']}`", _type(field["type"]), field.get("doc", "")) for field in schema["fields"]),
+    )
+    for field in schema["fields"]:
+        if isinstance(field["type"], dict) and isinstance(items := field["type"].get("items"), dict):
+            yield from _record_section(items, f"an item of `{schema['name']}.{field['name']}`")
 
 
 def _type(kind: object) -> str:
@@ -138,5 +148,9 @@ def _type(kind: object) -> str:
     if isinstance(kind, dict):
         if kind["type"] == "enum":
             return ", ".join(f"`{symbol}`" for symbol in kind["symbols"])
-        return f"{kind['type']} of {kind['items']}" if "items" in kind else f"{kind['type']} {kind.get('size', '')}"
+        if kind["type"] == "record":
+            return str(kind["name"])
+        if "items" in kind:
+            return f"{kind['type']} of {_type(kind['items'])}"
+        return f"{kind['type']} {kind.get('size', '')}"
     return str(kind)

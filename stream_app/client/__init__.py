@@ -10,7 +10,7 @@ versions only.
 
 from stream_app.client.decoder import ConfluentDecoder, decode
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
+from stream_app.records import Example, Label, Mark, Metric, MetricWindow, Outcome, Prediction
 
 __all__ = [
     "ConfluentDecoder",
@@ -18,6 +18,7 @@ __all__ = [
     "Label",
     "Mark",
     "Metric",
+    "MetricWindow",
     "Outcome",
     "Prediction",
     "UndecodableError",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_serializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
 
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.messages import first_line
@@ -106,6 +106,17 @@ class JoinSettings(Settings):
         return self.ttl_ms + self.max_clock_lead_ms
 
 
+def _distinct(factors: tuple[float, ...]) -> tuple[float, ...]:
+    if len(set(factors)) < len(factors):
+        raise ValueError("must have different numbers: each is a window of its own")
+    return factors
+
+
+_FadingFactor: TypeAlias = Annotated[Number, Field(gt=0, le=1)]
+FadingFactors: TypeAlias = Annotated[
+    tuple[_FadingFactor, ...], Field(min_length=1, max_length=8), AfterValidator(_distinct)
+]
+
 ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
 
 
@@ -114,14 +125,16 @@ class MetricSettings(Settings):
 
     Attributes:
         every_labels: Number of labels between two metric records of a learner.
-        fading_factor: Fading factor of the prequential sums; 1 never forgets.
+        fading_factors: Fading factors of 1 to 8 windows: different numbers above 0 up to 1; 1 never forgets. A record
+            of metrics has the figures of each window. The first is the main window, which the change detector, `areba
+            watch`, the dashboard and Prometheus use.
         change_detector: The method that detects that a learner has become worse at recognising a class.
     """
 
     change: ClassVar[Change] = Change.TAKEN_OVER
 
     every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
-    fading_factor: Annotated[Number, Field(gt=0, le=1), Change.FIXED] = 0.99
+    fading_factors: Annotated[FadingFactors, Change.FIXED] = (0.99,)
     change_detector: ChangeDetector = "hddm"
 
 

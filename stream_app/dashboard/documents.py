@@ -42,7 +42,7 @@ def _row(model: DashboardModel, figures: StreamFigures) -> dict[str, Any]:
         "task": figures.task,
         "state": model.state(figures.stream),
         "champion": None if champion is None else champion.learner,
-        "gmean": None if champion is None else champion.gmean,
+        "gmean": None if champion is None else champion.main_window.gmean,
         "labelled_per_s": figures.labelled_per_s,
         "lag_ms": figures.lag_ms,
         "dead_letters": figures.dead_letters,
@@ -91,4 +91,4 @@ def _finite(value: Any) -> Any:  # noqa: ANN401  (JSON)
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list) else value
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

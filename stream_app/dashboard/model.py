@@ -124,7 +124,8 @@ class DashboardModel(LiveModel):
                 return
             self._curves += 1
             history.learners[metric.learner] = Series(len(LEARNER_COLUMNS), MAX_POINTS)
-        history.learners[metric.learner].add(time_ms, metric.gmean, metric.recall, metric.specificity)
+        window = metric.main_window
+        history.learners[metric.learner].add(time_ms, window.gmean, window.recall, window.specificity)
         if metric.champion:
             history.course.add(
                 time_ms, metric.positive_size, metric.delay_ms_p50, metric.delay_ms_p90, metric.delay_ms_p99

@@ -79,5 +79,6 @@ def _metric_cells(metric: Metric | None) -> tuple[str, ...]:
     if metric is None:
         return (UNKNOWN,) * 5
     name = f"{metric.learner} *" if metric.champion else metric.learner
-    shares = map(share, (metric.gmean, metric.recall, metric.specificity))
+    window = metric.main_window
+    shares = map(share, (window.gmean, window.recall, window.specificity))
     return (name, *shares, count(metric.changes))

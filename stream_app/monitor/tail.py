@@ -271,6 +271,10 @@ def _content(value: bytes | None, wire_format: WireFormat | None) -> dict[str, A
 def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

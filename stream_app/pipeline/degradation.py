@@ -19,12 +19,12 @@ A flag resets its detector and nothing else: no model is reset. A drift that cha
 flag counts as the last change again if its change began before the last flag, or if its class had no more than
 1 / (1 - fading factor) labels since.
 
-Recovery is defined by the prequential G-mean (see `prequential`), as it is published. The value before the change is
-the value at the cut. The change began when the G-mean was last as high before the flag: for a rare class, the cut can
-be long before that. The G-mean has recovered when it is at 90 % of the value before, and the labels from the beginning
-of the change until then are counted. The G-mean depends on some 1 / (1 - fading factor) labels of each class; until
-each class has had this many since the flag, the G-mean can fall again, and then the count continues. A learner whose
-G-mean never fell below 90 % took 0 labels.
+Recovery is defined by the prequential G-mean of the main window (see `prequential`), as it is published. The value
+before the change is the value at the cut. The change began when the G-mean was last as high before the flag: for a rare
+class, the cut can be long before that. The G-mean has recovered when it is at 90 % of the value before, and the labels
+from the beginning of the change until then are counted. The G-mean depends on some 1 / (1 - fading factor) labels of
+each class; until each class has had this many since the flag, the G-mean can fall again, and then the count continues.
+A learner whose G-mean never fell below 90 % took 0 labels.
 
 A correction of a label changes the G-mean from then on, but not the detectors, which keep the class that came first.
 
@@ -220,7 +220,7 @@ def run(
         memory: Labels of a class that the G-mean depends on, from `memory_of`.
         labelled: The labels.
         predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
-        sums: float64 `[k, 4]`, the prequential sums after each label.
+        sums: float64 `[k, 4]`, the prequential sums of the main window after each label.
         reports: float64 `[r, 5]`, filled: the last change at each report, see `change_of`.
     """
     for part in range(len(states)):
@@ -258,7 +258,7 @@ class ChangeMonitor:
 
     Args:
         detector: `hddm`, `ddm`, or `none`, which finds nothing.
-        fading: The fading factor of the prequential sums.
+        fading: The fading factor of the main window.
     """
 
     def __init__(self, detector: ChangeDetector, fading: float) -> None:
@@ -278,7 +278,7 @@ class ChangeMonitor:
         Args:
             predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
             labels: int8 `[k]`, the class, 0 or 1.
-            sums: float64 `[k, 4]`, the prequential sums after each label, by `prequential.COLUMNS`.
+            sums: float64 `[k, 4]`, the sums of the main window after each label, by `prequential.COLUMNS`.
             seen: int64 `[r]`, ascending, how many of these labels come before each report.
 
         Returns:

@@ -2,6 +2,7 @@
 
 Each class has two sums: of its labels, and of its labels that were predicted right. Both start at 0, and fade only at a
 label of that class: `sum = fading * sum + (1 or 0)`. So the figure of a class without labels does not change.
+Each of `metrics.fading_factors` has sums of its own, a *window*; no window depends on the others.
 
 A correction moves the contribution of its example, and nothing else. With N_c labels of class c so far, n_c of them up
 to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
@@ -14,7 +15,7 @@ predictions than labels.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,15 @@ from numpy.typing import NDArray
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import PREFETCH_DISTANCE, Pointer, address_of, doubles_at, prefetch_all
-from stream_app.records import Longs
+from stream_app.records import Longs, MetricWindow
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
-"""The columns of the sums, all faded."""
+"""The columns of the sums of a window, all faded."""
+
+MAIN_WINDOW = 0
+"""The window that the change detector and most readers use."""
+
+_ROW_BYTES = 8 * len(COLUMNS)
 
 _NAME = "prequential_sums"
 
@@ -104,7 +110,7 @@ def _count(own: Pointer, fading: float, label: int, predicted: int) -> None:
 @compiled_without_refcounts
 def run(
     sums: Longs,
-    fading: float,
+    factors: NDArray[np.float64],
     labelled: Labelled,
     predicted: NDArray[np.int8],
     after: NDArray[np.float64],
@@ -113,48 +119,49 @@ def run(
     """Take the labels of p streams into the sums of one learner of each stream.
 
     Args:
-        sums: int64 `[p]`, addresses of the learners' sums; 0: the stream has no such learner.
-        fading: The fading factor.
+        sums: int64 `[p]`, addresses of the learners' sums, `[w, 4]`; 0: the stream has no such learner.
+        factors: float64 `[w]`, the fading factor of each window.
         labelled: The labels.
         predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
-        after: float64 `[k, 4]`, filled: the sums after each label or correction.
-        reported: float64 `[r, 4]`, filled: the sums at each report.
+        after: float64 `[w, k, 4]`, filled: the sums after each label or correction.
+        reported: float64 `[r, w, 4]`, filled: the sums at each report.
     """
     for part in range(len(sums)):
-        prefetch_all(sums[min(part + PREFETCH_DISTANCE, len(sums) - 1)], 32)
+        prefetch_all(sums[min(part + PREFETCH_DISTANCE, len(sums) - 1)], _ROW_BYTES * len(factors))
         if sums[part] == 0:
             continue
-        own = doubles_at(sums[part])
-        report, end = labelled.reports[part], labelled.reports[part + 1]
-        correction = labelled.corrections[part]
-        for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
-            while report < end and labelled.seen[report] == k:
+        for window in range(len(factors)):
+            own, fading = doubles_at(sums[part] + _ROW_BYTES * window), factors[window]
+            report, end = labelled.reports[part], labelled.reports[part + 1]
+            correction = labelled.corrections[part]
+            for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
+                while report < end and labelled.seen[report] == k:
+                    for column in range(4):
+                        reported[report, window, column] = own[column]
+                    report += 1
+                if k == labelled.bounds[part + 1]:
+                    break
+                if labelled.labels[k] < CORRECTED:
+                    _count(own, fading, labelled.labels[k], predicted[k])
+                else:
+                    _correct(own, fading, labelled.ages, correction, labelled.labels[k] - CORRECTED, predicted[k])
+                    correction += 1
                 for column in range(4):
-                    reported[report, column] = own[column]
-                report += 1
-            if k == labelled.bounds[part + 1]:
-                break
-            if labelled.labels[k] < CORRECTED:
-                _count(own, fading, labelled.labels[k], predicted[k])
-            else:
-                _correct(own, fading, labelled.ages, correction, labelled.labels[k] - CORRECTED, predicted[k])
-                correction += 1
-            for column in range(4):
-                after[k, column] = own[column]
+                    after[window, k, column] = own[column]
 
 
 class Prequential:
     """The prequential sums of one learner on one stream.
 
     Args:
-        fading: The fading factor, in (0, 1]; 0.99 in the paper; 1 gives all labels the same weight.
+        factors: The fading factor of each window, in (0, 1]; 0.99 in the paper; 1 gives all labels the same weight.
     """
 
-    def __init__(self, fading: float = 0.99) -> None:
-        if not 0.0 < fading <= 1.0:
-            raise ValueError(f"a fading factor is in (0, 1], not {fading}")
-        self._fading = fading
-        self._sums = np.zeros(len(COLUMNS))
+    def __init__(self, factors: Sequence[float] = (0.99,)) -> None:
+        if not factors or not all(0.0 < fading <= 1.0 for fading in factors):
+            raise ValueError(f"fading factors are in (0, 1], not {list(factors)}")
+        self._factors = np.array(factors, np.float64)
+        self._sums = np.zeros((len(factors), len(COLUMNS)))
 
     def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8]) -> NDArray[np.float64]:
         """Take k labels into the sums, one after the other.
@@ -164,17 +171,23 @@ class Prequential:
             labels: int8 `[k]`, the class, 0 or 1.
 
         Returns:
-            float64 `[k, 4]`, the sums after each label, by `COLUMNS`.
+            float64 `[w, k, 4]`, the sums of each window after each label, by `COLUMNS`.
         """
-        after, bounds = np.empty((len(labels), len(COLUMNS))), np.array([0, len(labels)], np.int64)
-        none = np.zeros(2, np.int64)
+        windows, columns = self._sums.shape
+        after, bounds = np.empty((windows, len(labels), columns)), np.array([0, len(labels)], np.int64)
+        none, reported = np.zeros(2, np.int64), np.empty((0, windows, columns))
         labelled = Labelled(labels, bounds, none[:0], none, np.zeros((0, 3), np.int64), none)
-        run(np.array([self.address], np.int64), self._fading, labelled, predicted, after, np.empty((0, len(COLUMNS))))
+        run(np.array([self.address], np.int64), self._factors, labelled, predicted, after, reported)
         return after
 
     def sums(self) -> NDArray[np.float64]:
-        """Return a copy of the sums, float64 `[4]`, by `COLUMNS`."""
+        """Return a copy of the sums, float64 `[w, 4]`, by `COLUMNS`."""
         return self._sums.copy()
+
+    @property
+    def main_window(self) -> MetricWindow:
+        """The figures of the main window."""
+        return window_of(float(self._factors[MAIN_WINDOW]), self._sums[MAIN_WINDOW])
 
     @property
     def address(self) -> int:
@@ -189,21 +202,32 @@ class Prequential:
         """Take over the state.
 
         Raises:
-            StateError: The state is not four sums that are finite and not negative.
+            StateError: The state is not four sums for each window that are finite and not negative.
         """
         sums = arrays.get(_NAME)
         if sums is None or sums.shape != self._sums.shape:
-            raise StateError(f"the prequential sums must be {len(COLUMNS)} numbers by the name {_NAME}")
+            shape = list(self._sums.shape)
+            raise StateError(f"the prequential sums must be numbers {shape} by the name {_NAME}")
         numbers = np.asarray(sums, np.float64)
         if sums.dtype != self._sums.dtype or not (np.isfinite(numbers) & (numbers >= 0)).all():
             raise StateError(f"the prequential sums cannot be {sums.tolist()}")
         self._sums[...] = numbers
 
 
-def scores_of(sums: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
-    """Return recall, specificity and G-mean of one row of sums; all None until both classes have had a label."""
+def window_of(fading: float, sums: NDArray[np.float64]) -> MetricWindow:
+    """Return the figures of one row of sums; some are None until both classes have had a label."""
     positive_correct, positive_total, negative_correct, negative_total = sums.tolist()
-    if positive_total == 0.0 or negative_total == 0.0:
-        return None, None, None
-    recall, specificity = positive_correct / positive_total, negative_correct / negative_total
-    return recall, specificity, math.sqrt(recall * specificity)
+    recall = specificity = gmean = None
+    if positive_total > 0.0 and negative_total > 0.0:
+        recall, specificity = positive_correct / positive_total, negative_correct / negative_total
+        gmean = math.sqrt(recall * specificity)
+    return MetricWindow(
+        fading_factor=fading,
+        recall=recall,
+        specificity=specificity,
+        gmean=gmean,
+        positive_correct=positive_correct,
+        positive_total=positive_total,
+        negative_correct=negative_correct,
+        negative_total=negative_total,
+    )

@@ -15,7 +15,7 @@ from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
-from stream_app.pipeline.prequential import Prequential, scores_of
+from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential, window_of
 from stream_app.records import NO_LONG, Longs, Metric, Side
 
 if TYPE_CHECKING:
@@ -96,10 +96,9 @@ class Stream:
         self.learners: tuple[Learner, ...] = ()
         self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
         self.join.champion = self.learner_names.index(settings.champion)
-        self.prequential = [Prequential(task.metrics.fading_factor) for _ in self.learner_names]
-        self.changes = [
-            ChangeMonitor(task.metrics.change_detector, task.metrics.fading_factor) for _ in self.learner_names
-        ]
+        factors, detector = task.metrics.fading_factors, task.metrics.change_detector
+        self.prequential = [Prequential(factors) for _ in self.learner_names]
+        self.changes = [ChangeMonitor(detector, factors[MAIN_WINDOW]) for _ in self.learner_names]
         self.waiting: Waiting = {}
         self.amended: set[int] = set()
         self.is_new = True
@@ -217,11 +216,10 @@ class Stream:
             number: The learner's number.
             counts: int64 `[10]`, a row of `JoinOutput.reports`.
             report: float64 `[7]`, a row of `Answers.reports`.
-            sums: float64 `[4]`, the prequential sums.
+            sums: float64 `[w, 4]`, the prequential sums of each window.
             change: The last change of the learner.
             event_time_ms: The event time of the record that caused the report.
         """
-        recall, specificity, gmean = scores_of(sums)
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
         delays = [None if delay == NO_LONG else int(delay) for delay in counts[7:10]]
         has_queues = report[5] + report[6] > 0  # the capacity of a queue is at least 1
@@ -231,13 +229,7 @@ class Stream:
             learner=self.learner_names[number],
             champion=number == self.join.champion,
             labelled=labelled,
-            recall=recall,
-            specificity=specificity,
-            gmean=gmean,
-            positive_correct=float(sums[0]),
-            positive_total=float(sums[1]),
-            negative_correct=float(sums[2]),
-            negative_total=float(sums[3]),
+            windows=tuple(map(window_of, self._task.metrics.fading_factors, sums)),
             positive_size=float(report[1]),
             negative_size=float(report[2]),
             positive_queue=queues[0],

@@ -30,8 +30,8 @@ from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind
 NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
 
-METRIC_BYTES = 360
-"""The most bytes of the value of a record of metrics, without its names."""
+METRIC_BYTES, WINDOW_BYTES = 290, 70
+"""The most bytes of the value of a record of metrics, without its names and windows, and of each of its windows."""
 
 _LETTER_BYTES = 640
 """The most bytes of the headers of a dead letter, without the name of the input topic, which they have twice."""
@@ -309,17 +309,19 @@ def _closes(batch: InputBatch, side: Side) -> Longs:
     return closes
 
 
-def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str]) -> Costs:
+def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str], windows: int) -> Costs:
     """Return the most bytes of output records.
 
     Args:
         batch: The batch.
         longest_stream: Bytes of the longest name of a stream, of the task or the batch.
         topics: Full names of the input topics.
+        windows: The number of windows of a record of metrics.
     """
     names = 2 * longest_stream + _LEARNER_BYTES + batch.trace_bytes()
     letter = _LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
-    return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, METRIC_BYTES + names, max(0, letter))
+    metric = METRIC_BYTES + windows * WINDOW_BYTES
+    return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, metric + names, max(0, letter))
 
 
 def fitting(

@@ -1,8 +1,8 @@
-"""Avro: the schemas of the package, their layouts, and the checks of bytes that all decoders share.
+"""Avro: the schemas of the package, and the readers and checks of bytes that all decoders share.
 
 A value is `C3 01`, the CRC-64-AVRO fingerprint of its schema (8 bytes, little-endian), then the record: the
 single-object encoding of the Avro specification. fastavro accepts some bytes that no writer makes, and that other
-readers refuse or read differently. So `walk` checks the bytes of a value before fastavro reads it, and the batch
+readers refuse or read differently. So `layout` checks the bytes of a value before fastavro reads it, and the batch
 decoder uses the same readers: the package accepts what fastavro accepts and what passes every `Check`. No decoder reads
 after a value's last byte, or reserves memory for a size that a value only claims to have.
 """
@@ -19,14 +19,13 @@ import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from stream_app import schemas
-from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.compiler import compiled, inlined_without_refcounts
 from stream_app.records import (
     Act,
     Bytes,
     Commit,
     Example,
     Label,
-    Longs,
     Mark,
     Metric,
     Outcome,
@@ -81,16 +80,7 @@ BLOCK_SIZE = -int(Check.BLOCK_SIZE)
 BOOLEAN = -int(Check.BOOLEAN)
 LEFT_OVER = -int(Check.LEFT_OVER)
 
-STRING, INT, LONG, FLOAT, DOUBLE, BOOL, FIXED, ENUM, FLOATS = range(9)
-NULLABLE = 16
-"""Added to a type code: a union of null and this type."""
-
-TYPE_CODES = MappingProxyType(
-    {"string": STRING, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE, "boolean": BOOL}
-)
-
 FLOAT_BYTES = 4
-DOUBLE_BYTES = 8
 
 
 # With unsigned indices (`uintp`), the compiler need not handle indices from the end: it then loads the bytes of a word
@@ -223,6 +213,8 @@ def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read the head of a block of floats, and return their number (0 at the end); the buffer has all of them.
 
+    Floats, unlike other items, are skipped at once: an example has thousands.
+
     A negative count is followed by the size of the block in bytes.
     """
     count, position = read_long(buffer, position, end)
@@ -260,74 +252,6 @@ def long_bytes(value: Int) -> Bytes:
     return out[: put_long(out, 0, value)]
 
 
-@inlined_without_refcounts
-def skip_bytes(position: int, end: int, size: int) -> int:
-    """Return the position after `size` bytes."""
-    return position + size if size <= end - position else TRUNCATED
-
-
-@inlined_without_refcounts
-def skip_floats(buffer: Bytes, position: int, end: int) -> int:
-    """Return the position after an array of floats."""
-    while True:
-        count, position = read_block(buffer, position, end)
-        if position < 0 or count == 0:
-            return position
-        position += count * FLOAT_BYTES
-
-
-@inlined_without_refcounts
-def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int) -> int:
-    """Return the position after one field that is not null."""
-    if code == STRING:
-        position = read_text(buffer, position, end)[1]
-    elif code == INT:
-        position = read_int(buffer, position, end)[1]
-    elif code == LONG:
-        position = read_long(buffer, position, end)[1]
-    elif code == FLOAT:
-        position = skip_bytes(position, end, FLOAT_BYTES)
-    elif code == DOUBLE:
-        position = skip_bytes(position, end, DOUBLE_BYTES)
-    elif code == BOOL:
-        position = skip_bytes(position, end, 1)
-        if position >= 0 and buffer[position - 1] > 1:
-            position = BOOLEAN
-    elif code == FIXED:
-        position = skip_bytes(position, end, argument)
-    elif code == ENUM:
-        position = read_index(buffer, position, end, argument)[1]
-    else:
-        position = skip_floats(buffer, position, end)
-    return position
-
-
-@compiled_without_refcounts
-def walk(buffer: Bytes, position: int, layout: Longs) -> int:
-    """Check the bytes of one record, which must end with the buffer.
-
-    Args:
-        buffer: uint8, one value.
-        position: Where the record starts in it.
-        layout: int64 `[fields, 2]`, see `layout_of`.
-
-    Returns:
-        0, or the `Check` that failed.
-    """
-    end = len(buffer)
-    for field in range(len(layout)):
-        code = layout[field, 0]
-        present = 1
-        if code >= NULLABLE:
-            code -= NULLABLE
-            present, position = read_index(buffer, position, end, 2)
-        if position >= 0 and present:
-            position = skip_field(buffer, position, end, code, layout[field, 1])
-        if position < 0:
-            return -position
-    return 0 if position == end else -LEFT_OVER
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """One version of one record type.
@@ -337,43 +261,17 @@ class Schema:
         version: 1, 2, ...
         header: The first `HEADER_BYTES` of each value.
         parsed: The schema in the form that fastavro needs.
-        layout: The schema in the form that `walk` needs.
     """
 
     record: type[Record]
     version: int
     header: bytes
     parsed: dict[str, Any]
-    layout: Longs
 
     @property
     def fingerprint(self) -> int:
         """CRC-64-AVRO of the schema's canonical form."""
         return int.from_bytes(self.header[len(MAGIC) :], "little")
-
-
-def layout_of(parsed: Mapping[str, Any]) -> Longs:
-    """Return the fields of a flat record schema for `walk`: int64 `[fields, 2]`, type code and size or symbol count.
-
-    Raises:
-        ValueError: A field is not flat. Values of nested schemas can make a reader recurse without end.
-    """
-    rows = []
-    for field in parsed["fields"]:
-        kind, extra = field["type"], 0
-        if isinstance(kind, list) and len(kind) == 2 and kind[0] == "null":
-            kind, extra = kind[1], NULLABLE
-        if isinstance(kind, str) and kind in TYPE_CODES:
-            rows.append((TYPE_CODES[kind] + extra, 0))
-        elif isinstance(kind, dict) and kind["type"] == "enum":
-            rows.append((ENUM + extra, len(kind["symbols"])))
-        elif isinstance(kind, dict) and kind["type"] == "fixed":
-            rows.append((FIXED + extra, kind["size"]))
-        elif isinstance(kind, dict) and kind["type"] == "array" and kind["items"] == "float":
-            rows.append((FLOATS + extra, 0))
-        else:
-            raise ValueError(f"{parsed['name']}.{field['name']}: {kind} is not flat")
-    return np.array(rows, dtype=np.int64)
 
 
 @cache
@@ -384,7 +282,7 @@ def catalogue() -> Mapping[bytes, Schema]:
     for (name, version), text in schemas.sources().items():
         parsed: Any = parse_schema(json.loads(text))
         digest = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
-        found[MAGIC + digest] = Schema(types[name], version, MAGIC + digest, parsed, layout_of(parsed))
+        found[MAGIC + digest] = Schema(types[name], version, MAGIC + digest, parsed)
     return MappingProxyType(found)
 
 

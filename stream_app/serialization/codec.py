@@ -11,11 +11,11 @@ from dataclasses import fields
 from typing import Any
 
 import fastavro
-import numpy as np
 
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark
-from stream_app.serialization.avro import Check, Record, walk
+from stream_app.serialization.avro import Check, Record
+from stream_app.serialization.layout import failed_check
 from stream_app.serialization.one_value import read_one
 from stream_app.serialization.sender_checks import checked
 from stream_app.serialization.wire_format import WireFormat, single_object
@@ -50,9 +50,8 @@ def encode_unchecked(record: Record, wire_format: WireFormat | None = None) -> b
     out.write(header)
     fastavro.schemaless_writer(out, schema.parsed, _plain(record))
     value = out.getvalue()
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), len(header), schema.layout)
-    if failed:
-        raise ValueError(f"{type(record).__name__} cannot be written: {Check(failed).text}")
+    if failed := failed_check(value, len(header), schema):
+        raise ValueError(f"{type(record).__name__} cannot be written: {failed.text}")
     return value
 
 
@@ -73,9 +72,8 @@ def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
         reason = own.explanation(value)
         text = f"unknown schema: the value begins with {value[: own.header_bytes].hex() or 'nothing'}"
         raise WrongSchemaError(f"{text}; {reason}" if reason else text)
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), start, schema.layout)
-    if failed:
-        raise UndecodableError(f"{schema.record.__name__}: {Check(failed).text}")
+    if failed := failed_check(value, start, schema):
+        raise UndecodableError(f"{schema.record.__name__}: {failed.text}")
     record, end = read_one(schema.record, schema.parsed, value, start)
     if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: {Check.LEFT_OVER.text}")
@@ -87,11 +85,13 @@ def decode_many(values: Iterable[bytes], wire_format: WireFormat | None = None) 
     return [decode_one(value, wire_format) for value in values]
 
 
-def _plain(record: Record) -> dict[str, Any]:
+def _plain(record: Any) -> dict[str, Any]:  # noqa: ANN401  (a record, or a record within it)
     """Return the fields as fastavro writes them."""
     plain = {field.name: getattr(record, field.name) for field in fields(record)}
     if isinstance(record, Example):
         plain["features"] = [float(value) for value in record.features]
     elif isinstance(record, Mark):
         plain["kind"] = record.kind.name.lower()
+    else:
+        plain |= {name: [_plain(one) for one in value] for name, value in plain.items() if isinstance(value, tuple)}
     return plain

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from stream_app.backends.base import Clock, Source
 from stream_app.config import Config
 from stream_app.pipeline.degradation import CHANGES
-from stream_app.pipeline.prequential import scores_of
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.watched.label_flow import LabelFlow, flow_of
 from stream_app.pipeline.watched.table_use import TableUse
@@ -206,7 +205,11 @@ class StateWatch:
                 figures.set(guard, times, **labels)
             figures.set(metrics.CHAMPION, name == champion, **labels)
             figures.set(metrics.CHANGES, float(monitor.arrays()["change_counts"][CHANGES]), **labels)
-            scores = scores_of(sums.sums())
-            for metric, score in zip((metrics.RECALL, metrics.SPECIFICITY, metrics.GMEAN), scores, strict=True):
+            window = sums.main_window
+            for metric, score in (
+                (metrics.RECALL, window.recall),
+                (metrics.SPECIFICITY, window.specificity),
+                (metrics.GMEAN, window.gmean),
+            ):
                 if score is not None:
                     figures.set(metric, score, **labels)

@@ -38,7 +38,7 @@ def prequential_sums(
     sums = np.zeros((len(labels), len(COLUMNS)))
     starts = [first, *resets]
     for start, end in zip(starts, [*resets, len(labels)], strict=True):
-        sums[start:end] = Prequential(fading).run(predicted[start:end], labels[start:end])
+        sums[start:end] = Prequential((fading,)).run(predicted[start:end], labels[start:end])[0]
     return sums
 
 

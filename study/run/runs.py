@@ -66,7 +66,7 @@ def settings_of(run: Run, repetition: int, only: str | None = None) -> TaskSetti
     stream = StreamSettings.model_construct(features=None, champion=next(iter(methods)), learners=methods)
     chosen = {
         "application_id": application_id(run, repetition),
-        "metrics": MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
+        "metrics": MetricSettings(every_labels=1_000_000_000, fading_factors=(experiment.fading,)),
         "predictions": "all",
         "join": JoinSettings(corrections="correct" if experiment.stream.checks is not None else "first"),
         "streams": {experiment.stream.stream: stream},

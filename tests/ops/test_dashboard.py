@@ -84,8 +84,9 @@ def _shown(page: "Page") -> dict[str, list[str]]:
 def _expected(world: World) -> dict[str, list[str]]:
     newest: dict[str, Any] = {metric.learner: metric for metric in _metrics(world)}
     return {
-        name: [f"{metric.gmean:.3f}", f"{metric.recall:.3f}", f"{metric.specificity:.3f}", str(metric.changes)]
+        name: [f"{main.gmean:.3f}", f"{main.recall:.3f}", f"{main.specificity:.3f}", str(metric.changes)]
         for name, metric in newest.items()
+        for main in (metric.main_window,)
     }
 
 

@@ -118,7 +118,7 @@ def _is_that_of_the_topic(details: dict[str, Any], app: App) -> None:
         newest = rows[-1][1]
         assert learner["metric"] == {name: getattr(newest, name) for name in Metric.__slots__}
         assert learner["curve"]["time_ms"] == [time_ms for time_ms, _ in rows]
-        assert learner["curve"]["gmean"] == [metric.gmean for _, metric in rows]
+        assert learner["curve"]["gmean"] == [metric.main_window.gmean for _, metric in rows]
         pairs = pairwise(rows)
         marks += [
             (one.learner, time_ms, one.changes) for (_, last), (time_ms, one) in pairs if one.changes > last.changes

@@ -23,9 +23,21 @@ from stream_app.snapshot import segments
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Record
 from tests.oracle_checks import rows_of
+from tests.support.formats.metrics import sums_in
 from tests.support.rows import columns
 from tests.support.snapshots import Changelog
-from tests.support.tasks import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input, settings_of_task
+from tests.support.tasks import (
+    FACTORS,
+    FEW,
+    LEARNERS,
+    PARTITION,
+    SMALL,
+    TOPICS,
+    Run,
+    cut_at,
+    fixed_input,
+    settings_of_task,
+)
 
 ONE, TWO = LEARNERS["one"], LEARNERS["two"]
 NEW = LearnerSettings(method="sliding", window=3, hidden=(2,), scaler="standard")
@@ -193,14 +205,14 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
                 for p in records_of(found, "predictions")
                 if p.learner == "new" and p.stream == stream
             }
-            sums = [0.0, 0.0, 0.0, 0.0]
-            for outcome in [o for o in joined if o.stream == stream][: metric.labelled]:
-                if outcome.id in answers:
-                    column = 0 if outcome.label == 1 else 2
-                    sums[column] = 0.9 * sums[column] + (answers[outcome.id] == outcome.label)
-                    sums[column + 1] = 0.9 * sums[column + 1] + 1.0
-            published = (metric.positive_correct, metric.positive_total, metric.negative_correct, metric.negative_total)
-            assert published == tuple(sums)
+            for window, fading in zip(metric.windows, FACTORS, strict=True):
+                sums = [0.0, 0.0, 0.0, 0.0]
+                for outcome in [o for o in joined if o.stream == stream][: metric.labelled]:
+                    if outcome.id in answers:
+                        column = 0 if outcome.label == 1 else 2
+                        sums[column] = fading * sums[column] + (answers[outcome.id] == outcome.label)
+                        sums[column + 1] = fading * sums[column + 1] + 1.0
+                assert sums_in(window) == sums
 
 
 def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
@@ -208,7 +220,7 @@ def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     before = settings_of_task(
         join=SMALL.model_copy(update={"corrections": "correct", "ttl_ms": 10_000}),
-        metrics=MetricSettings(every_labels=1, fading_factor=1.0),
+        metrics=MetricSettings(every_labels=1, fading_factors=(1.0,)),
         predictions="all",
         streams={"a": stream},
         default_stream=stream,
@@ -222,7 +234,7 @@ def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
     later = [*prompt(4, start=10), correction(3, 500), correction(10, 501), *prompt(1, start=60)]
     found, _ = run_changed(before, after, (prompt(6), later))
     metrics = [m for m in records_of(found, "metrics") if isinstance(m, Metric)]
-    totals = {m.learner: (m.positive_total, m.negative_total) for m in metrics}
+    totals = {m.learner: (m.main_window.positive_total, m.main_window.negative_total) for m in metrics}
     # Of 0 to 5, two are positive (0, 3); of 10 to 13, one (12); 60 is. Id 3 becomes negative, id 10 positive.
     assert totals == {"one": (4.0, 7.0), "two": (4.0, 7.0), "new": (3.0, 2.0)}
 

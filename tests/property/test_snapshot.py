@@ -14,7 +14,7 @@ from stream_app.verify.reference_state import Record
 from tests.support.rows import columns
 from tests.support.snapshots import Changelog, exported
 from tests.support.tasks import (
-    FADING,
+    FACTORS,
     FEW,
     LEARNERS,
     PARTITION,
@@ -149,5 +149,6 @@ def test_corrected_classes_are_counted_after_a_restore() -> None:
     assert restored == run(chosen, [(examples, labels)])
     metric = codec.decode_one(restored.rows["metrics"][-1].value or b"")
     assert isinstance(metric, Metric)
-    assert metric.positive_total == pytest.approx(1.0), "y"
-    assert metric.negative_total == pytest.approx(1.0 + FADING), "x and z"
+    for window, fading in zip(metric.windows, FACTORS, strict=True):
+        assert window.positive_total == pytest.approx(1.0), "y"
+        assert window.negative_total == pytest.approx(1.0 + fading), "x and z"

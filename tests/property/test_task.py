@@ -40,9 +40,10 @@ from stream_app.serialization import codec
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Record, Reported
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
+from tests.support.formats.metrics import sums_in
 from tests.support.rows import columns
 from tests.support.tasks import (
-    FADING,
+    FACTORS,
     FEW,
     LEARNERS,
     PARTITION,
@@ -61,9 +62,9 @@ from tests.support.tasks import (
 # Against the model ----------------------------------------------------------------------------------------------------
 
 
-def check_figures(got: list[Row], events: list[Event], predictions: Predictions) -> None:
+def check_figures(got: list[Row], events: list[Event], predictions: Predictions, factors: Sequence[float]) -> None:
     """Check the prequential sums, the changes and the delays from the published predictions and outcomes alone."""
-    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+    sums: dict[tuple[str, str, float], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     scored: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     delays: dict[str, list[int]] = defaultdict(list)
     counted: dict[str, list[Counted]] = defaultdict(list)
@@ -77,12 +78,12 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
             answers = {learner: predictions[event.example_offset, learner].predicted_class for learner in LEARNERS}
             counted[event.stream].append(Counted(event.example_offset, event.label or 0, event.label or 0, answers))
             for learner in LEARNERS:
-                own, column = sums[event.stream, learner], 0 if event.label == 1 else 2
                 answer = predictions[event.example_offset, learner].predicted_class
-                right = answer == event.label
                 scored[event.stream, learner].append((answer, event.label or 0))
-                own[column] = FADING * own[column] + right
-                own[column + 1] = FADING * own[column + 1] + 1
+                for fading in factors:
+                    add_label(
+                        sums[event.stream, learner, fading], fading, event.label or 0, right=answer == event.label
+                    )
         elif isinstance(event, ExpectedOutcome) and event.corrects is not None:
             corrected.add(event.stream)
             own_labels = counted[event.stream]
@@ -91,20 +92,29 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
         elif isinstance(event, Reported):
             metric = codec.decode_one(next(metrics).value or b"")
             assert isinstance(metric, Metric)
-            own = sums[event.stream, event.learner]
-            published = [
-                metric.positive_correct,
-                metric.positive_total,
-                metric.negative_correct,
-                metric.negative_total,
-            ]
+            assert [window.fading_factor for window in metric.windows] == [*factors]
             if event.stream in corrected:
-                assert published == pytest.approx(sums_of(counted[event.stream], event.learner), rel=1e-9, abs=1e-12)
+                check_corrected_windows(metric, counted[event.stream])
             else:
-                assert published == own
+                exact = [sums[event.stream, event.learner, fading] for fading in factors]
+                assert [sums_in(window) for window in metric.windows] == exact
                 assert changes_of(metric) == changes_after(scored[event.stream, event.learner])
             for share, delay_ms in ((50, metric.delay_ms_p50), (90, metric.delay_ms_p90), (99, metric.delay_ms_p99)):
                 check_percentile(delay_ms, delays[event.stream], share)
+
+
+def check_corrected_windows(metric: Metric, counted: Sequence["Counted"]) -> None:
+    """Check the sums of each window; after a correction, they are rounded otherwise than by definition."""
+    for window in metric.windows:
+        expected = sums_of(counted, metric.learner, window.fading_factor)
+        assert sums_in(window) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def add_label(sums: list[float], fading: float, label: int, *, right: bool) -> None:
+    """Add a label to the sums of its class, which fade."""
+    column = 0 if label == 1 else 2
+    sums[column] = fading * sums[column] + right
+    sums[column + 1] = fading * sums[column + 1] + 1
 
 
 class Counted(NamedTuple):
@@ -116,14 +126,14 @@ class Counted(NamedTuple):
     answers: dict[str, int]
 
 
-def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
+def sums_of(counted: Sequence[Counted], learner: str, fading: float) -> list[float]:
     """Compute the sums by definition: an example counts for its class, faded once by each later label of the class."""
     sums = [0.0, 0.0, 0.0, 0.0]
     for k, example in enumerate(counted):
         since = sum(later.came == example.label for later in counted[k + 1 :])
         column = 0 if example.label == 1 else 2
-        sums[column] += FADING**since * (example.answers[learner] == example.label)
-        sums[column + 1] += FADING**since
+        sums[column] += fading**since * (example.answers[learner] == example.label)
+        sums[column + 1] += fading**since
     return sums
 
 
@@ -136,8 +146,8 @@ def changes_of(metric: Metric) -> DetectedChange:
 def changes_after(scored: Sequence[tuple[int, int]]) -> DetectedChange:
     """Return the same for these predicted and true classes, computed in one step."""
     predicted, labels = np.array(scored, np.int8).reshape(-1, 2).T.copy()
-    after = Prequential(FADING).run(predicted, labels)
-    return ChangeMonitor("ddm", FADING).run(predicted, labels, after, np.array([len(labels)]))[0]
+    [after] = Prequential(FACTORS[:1]).run(predicted, labels)
+    return ChangeMonitor("ddm", FACTORS[0]).run(predicted, labels, after, np.array([len(labels)]))[0]
 
 
 def check_percentile(delay_ms: int | None, delays: list[int], share: int) -> None:
@@ -165,7 +175,8 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
     opinion = SecondOpinion(task_settings, TOPICS, PARTITION)
     events = opinion.check(examples, labels, result.rows)
     if task_settings.predictions == "all":
-        check_figures(result.rows["metrics"], events, opinion.predictions)
+        factors = task_settings.metrics.fading_factors
+        check_figures(result.rows["metrics"], events, opinion.predictions, factors)
     dead = [event for event in events if isinstance(event, Dead) and event.reason.malformed]
     malformed = {(event.record.side, event.record.offset) for event in dead}
     for side, records in zip(Side, (examples, labels), strict=True):
@@ -269,7 +280,7 @@ def test_a_second_correction_counts_for_another_class() -> None:
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     chosen = settings_of_task(
         join=JoinSettings(corrections="correct"),
-        metrics=MetricSettings(every_labels=1, fading_factor=0.5),
+        metrics=MetricSettings(every_labels=1, fading_factors=(0.5,)),
         predictions="all",
         streams={"a": stream},
         default_stream=stream,
@@ -301,7 +312,8 @@ def test_a_second_correction_counts_for_another_class() -> None:
     ]
     assert [reason_of(row) for row in result.rows["dead-letters"]] == ["conflicting-label"]
     metrics = [codec.decode_one(row.value or b"") for row in result.rows["metrics"]]
-    totals = [(m.positive_total, m.negative_total) for m in metrics if isinstance(m, Metric) and m.champion]
+    windows = [m.main_window for m in metrics if isinstance(m, Metric) and m.champion]
+    totals = [(window.positive_total, window.negative_total) for window in windows]
     assert totals == [
         (1.0, 0.0),
         (1.0, 1.0),  # id 1 is negative

@@ -43,7 +43,7 @@ TOPICS = ("eu.examples", "eu.labels")
 
 SIDES = (Side.EXAMPLES, Side.LABELS)
 
-FADING = 0.9
+FACTORS = (0.9, 1.0)
 
 LEARNERS = {
     "one": LearnerSettings(method="areba", budget=2, hidden=(2,), scaler="standard"),
@@ -110,7 +110,11 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
             max_open_marks_per_stream=number(1, 3),
             corrections=draw(st.sampled_from(["first", "correct"])),
         ),
-        metrics=MetricSettings(every_labels=number(1, 4), fading_factor=FADING, change_detector="ddm"),
+        metrics=MetricSettings(
+            every_labels=number(1, 4),
+            fading_factors=draw(st.sampled_from([FACTORS[:1], FACTORS])),
+            change_detector="ddm",
+        ),
         limits=LimitSettings(max_streams_per_task=number(1, 3), max_record_bytes=150, max_features=3),
         unknown_streams=draw(st.sampled_from(["dead-letter", "model"])),
         predictions=draw(st.sampled_from(["champion", "all"])),
@@ -252,7 +256,7 @@ def fixed_input(
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     chosen = settings_of_task(
         join=join,
-        metrics=MetricSettings(every_labels=5, fading_factor=FADING, change_detector="ddm"),
+        metrics=MetricSettings(every_labels=5, fading_factors=FACTORS, change_detector="ddm"),
         limits=LimitSettings(max_record_bytes=150, max_features=3),
         predictions="all",
         streams={"a": stream, "b": stream},

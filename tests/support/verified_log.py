@@ -48,7 +48,7 @@ CONFIG = Config.model_validate(
             "max_closed_per_stream": 60,
             "closed_ttl_ms": 3_000,
         },
-        "metrics": {"every_labels": 20},
+        "metrics": {"every_labels": 20, "fading_factors": [0.99, 1.0]},
         "predictions": "all",
         "streams": {"sine": {"features": 2}, "sea": {}, "slow": {"features": 2}},
     }

@@ -46,7 +46,7 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
 def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
     """The last step of the tutorial is the first time that a reader sees the model learn."""
     documents = [
-        {"value": {"learner": learner, "examples": examples, "gmean": gmean}}
+        {"value": {"learner": learner, "examples": examples, "windows": [{"gmean": gmean}]}}
         for examples, gmean in ((50, None), (100, 0.5), (150, 0.75))
         for learner in ("areba", "baseline")
     ]

@@ -36,7 +36,7 @@ def test_every_example_is_predicted_learned_and_counted() -> None:
     assert [prediction.id for prediction in predictions] == [f"pump-{number}" for number in range(200)]
     assert [outcome.outcome for outcome in outcomes if isinstance(outcome, Outcome)] == ["joined"] * 200
     assert [metric.labelled for metric in metrics if isinstance(metric, Metric)] == [50, 100, 150, 200]
-    assert (metrics[-1].gmean or 0) > 0.7
+    assert (metrics[-1].main_window.gmean or 0) > 0.7
     assert application.dead_letters() == []
 
 

@@ -56,7 +56,7 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
     Examples:
       areba watch -c my.yaml
       areba watch -c my.yaml --stream pumps --once
-      areba watch -c my.yaml --once --json | jq '.learner, .gmean'
+      areba watch -c my.yaml --once --json | jq '.learner, .windows[0].gmean'
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
@@ -155,7 +155,7 @@ def tail(
     \b
     Examples:
       areba tail predictions -c my.yaml
-      areba tail metrics -c my.yaml --stream pumps | jq .value.gmean
+      areba tail metrics -c my.yaml --stream pumps | jq '.value.windows[0].gmean'
       areba tail dead-letters -c my.yaml --since 2h --follow
       areba tail outcomes -c my.yaml --stream pumps --id e4711
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)

@@ -122,7 +122,7 @@ function showDetails(found) {
   const champion = found.learners[0]?.metric;
   const is_down = found.state === "stalled" || found.state === "stopped";
   element("tiles").replaceChildren(...[
-    ["G-mean", share(champion?.gmean)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
+    ["G-mean", share(champion?.windows[0].gmean)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
     ["wait for a label", count(found.pending)], ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],
   ].map(pair));
   element("learners").tBodies[0].replaceChildren(...found.learners.map(learnerRow));
@@ -151,7 +151,8 @@ function learnerRow({ metric, colour }) {
     bar.className = "queue";
     return holding("td", bar);
   };
-  const made = row(name, share(metric.gmean), share(metric.recall), share(metric.specificity), count(metric.changes),
+  const [main] = metric.windows;
+  const made = row(name, share(main.gmean), share(main.recall), share(main.specificity), count(metric.changes),
     queue(metric.positive_queue, metric.positive_capacity), queue(metric.negative_queue, metric.negative_capacity));
   made.dataset.learner = metric.learner;
   return made;

@@ -10,7 +10,7 @@ from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.join.constants import NO_ANSWER, Amendment, OutputKind
 from stream_app.join.output import JoinOutput
 from stream_app.pipeline import degradation, prequential
-from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
+from stream_app.pipeline.prequential import CORRECTED, MAIN_WINDOW, UNPREDICTED, Labelled
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
 from stream_app.records import Integers, Longs, Operation
 
@@ -20,7 +20,7 @@ class Scores(NamedTuple):
 
     Attributes:
         positions: int32 `[r]`, the position that each report belongs to.
-        sums: float64 `[n, r, 4]`, the prequential sums.
+        sums: float64 `[n, r, w, 4]`, the prequential sums of each window.
         changes: float64 `[n, r, degradation.REPORT_COLUMNS]`, see `degradation.change_of`.
     """
 
@@ -37,7 +37,7 @@ def evaluate(
     Args:
         sums: int64 `[s, n]`, addresses of the prequential sums of each stream's learners; 0: no such learner.
         monitors: int64 `[s, n]`, addresses of their change monitors.
-        settings: The fading factor and the change detector.
+        settings: The fading factors and the change detector.
         out: The results of the join.
         answers: The answers of the learners.
     """
@@ -52,15 +52,16 @@ def evaluate(
     )
     predicted, positions = np.empty((learners, most), np.int8), np.empty(reports, np.int32)
     _find_labels(out, answers, labelled, predicted, positions)
-    after, reported = np.empty((most, 4)), np.empty((learners, reports, 4))
+    factors = np.array(settings.fading_factors)
+    after, reported = np.empty((len(factors), most, 4)), np.empty((learners, reports, len(factors), 4))
     changes = np.zeros((learners, reports, degradation.REPORT_COLUMNS))
-    fading, method = settings.fading_factor, degradation.method_of(settings.change_detector)
+    method = degradation.method_of(settings.change_detector)
+    memory = degradation.memory_of(settings.fading_factors[MAIN_WINDOW])
     for k in range(learners):
         own, own_monitors = (np.ascontiguousarray(addresses[:, k]) for addresses in (sums, monitors))
-        prequential.run(own, fading, labelled, predicted[k], after, reported[k])
+        prequential.run(own, factors, labelled, predicted[k], after, reported[k])
         if method:
-            memory = degradation.memory_of(fading)
-            degradation.run(own_monitors, method, memory, labelled, predicted[k], after, changes[k])
+            degradation.run(own_monitors, method, memory, labelled, predicted[k], after[MAIN_WINDOW], changes[k])
     return Scores(positions, reported, changes)
 
 

@@ -2,7 +2,7 @@
 
 A metric says how many labels its learner had accepted. These labels are the first `joined` outcomes of the stream, each
 with the class of the label; the prediction of the example says what the learner had answered. So the other topics
-determine the prequential sums, recall, specificity and G-mean to the bit.
+determine the figures of each window to the bit.
 
 A `correction` of a joined example moves its weight from one class to the other, as `prequential` defines it. Which
 example that is, the reference join says: it alone knows what the join had forgotten by then. A correction of a label
@@ -20,11 +20,11 @@ the examples that are corrected later.
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from stream_app.records import Metric, Outcome, Prediction
+from stream_app.records import Metric, MetricWindow, Outcome, Prediction
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.output_checks import Output
 
@@ -33,9 +33,6 @@ _MAX_OPEN_EXAMPLES = 500_000
 
 ROUNDING = 1e-12
 """When the only weight of a sum is taken out, rounding may leave up to this share of it."""
-
-SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
-_SCORES = ("recall", "specificity", "gmean")
 
 Content = TypeVar("Content")
 
@@ -108,51 +105,54 @@ class _Joined(NamedTuple):
 class _Learner:
     """The sums of a learner after `labelled` labels.
 
-    `since` has what came after them: for a label 2 x class + correct, for a correction a move. It is None for a learner
-    that cannot be counted again. `coming` is the number of labels in `since`.
+    `sums` has, for each fading factor, right predictions and labels of class 1, then those of class 0. `since` has what
+    came after them: for a label 2 x class + correct, for a correction a move. It is None for a learner that cannot be
+    counted again. `coming` is the number of labels in `since`.
     """
 
-    sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
+    sums: Mapping[float, list[float]]
     labelled: int = 0
     since: deque[int | _Move] | None = field(default_factory=deque)
     coming: int = 0
 
-    def count_to(self, labelled: int, fading: float) -> bool:
+    def count_to(self, labelled: int) -> bool:
         """Add labels up to this count; say whether all of them are known."""
         if self.since is None or labelled < self.labelled or labelled > self.labelled + self.coming:
             return False
         while self.labelled < labelled:
             code = self.since.popleft()
             if isinstance(code, _Move):
-                self._move(code, fading)
+                self._move(code)
                 continue
             self.labelled += 1
             self.coming -= 1
             column = 0 if code > 1 else 2
-            self.sums[column] = fading * self.sums[column] + (code & 1)
-            self.sums[column + 1] = fading * self.sums[column + 1] + 1.0
+            for fading, sums in self.sums.items():
+                sums[column] = fading * sums[column] + (code & 1)
+                sums[column + 1] = fading * sums[column + 1] + 1.0
         return True
 
-    def count_move(self, fading: float) -> bool:
+    def count_move(self) -> bool:
         """Apply a correction, if a correction is next; say whether it is."""
         if not self.since or not isinstance(self.since[0], _Move):
             return False
         move = self.since.popleft()
         assert isinstance(move, _Move)  # noqa: S101  (for the type checker)
-        self._move(move, fading)
+        self._move(move)
         return True
 
-    def _move(self, move: _Move, fading: float) -> None:
+    def _move(self, move: _Move) -> None:
         new, old = (0, 2) if move.label else (2, 0)
         right = move.answer == move.label
-        weight = _faded(fading, move.old_age)
-        rest = self.sums[old + 1] - weight
-        total = rest if move.left and rest > ROUNDING * weight else 0.0
-        self.sums[old] = min(max(self.sums[old] - (0.0 if right else weight), 0.0), total)
-        self.sums[old + 1] = total
-        weight = _faded(fading, move.new_age)
-        self.sums[new] += weight if right else 0.0
-        self.sums[new + 1] += weight
+        for fading, sums in self.sums.items():
+            weight = _faded(fading, move.old_age)
+            rest = sums[old + 1] - weight
+            total = rest if move.left and rest > ROUNDING * weight else 0.0
+            sums[old] = min(max(sums[old] - (0.0 if right else weight), 0.0), total)
+            sums[old + 1] = total
+            weight = _faded(fading, move.new_age)
+            sums[new] += weight if right else 0.0
+            sums[new + 1] += weight
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class Recount:
     """The metrics of one partition, as predictions and outcomes give them.
 
     Args:
-        fading: The fading factor of the configuration.
+        factors: The fading factors of the configuration.
         predictions: The predictions of the partition, in offset order.
         outcomes: Its outcomes.
         corrections: By the offset of the label that corrects a joined example, the offset of the example.
@@ -197,7 +197,7 @@ class Recount:
 
     def __init__(
         self,
-        fading: float,
+        factors: Sequence[float],
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
         corrections: Mapping[int, int],
@@ -207,7 +207,7 @@ class Recount:
         self._restarts = restarts
         self._corrections = corrections
         self._corrected = frozenset(corrections.values())
-        self._fading = fading
+        self._factors = factors
         self._groups = grouped(predictions)
         self._outcomes = _Ahead(outcomes)
         self._answers: dict[tuple[str, str], deque[Mapping[str, int]]] = {}
@@ -220,18 +220,24 @@ class Recount:
             if self._outcomes.peek() is None:
                 return f"counts {metric.labelled:,} labels; there are {stream.labelled:,} joined outcomes"
             self._take(self._outcomes.pop())
-        learner = stream.learners.setdefault(
-            metric.learner, _Learner() if not stream.labelled else _Learner(since=None)
-        )
+        learner = self._learner(stream, metric.learner)
         if place.begun:
             learner.since = None
-        if not learner.count_to(metric.labelled, self._fading):
+        if not learner.count_to(metric.labelled):
             self.unknown += 1
             return None
         fault = "; ".join(_differences(metric, learner.sums)) or None
         while fault and self._one_more(metric.stream, learner):
             fault = "; ".join(_differences(metric, learner.sums)) or None
         return fault
+
+    def _learner(self, stream: _Stream, name: str) -> _Learner:
+        """Return a learner; if it is new and the stream already has labels, it cannot be counted again."""
+        if name not in stream.learners:
+            stream.learners[name] = _Learner({fading: [0.0] * 4 for fading in self._factors})
+            if stream.labelled:
+                stream.learners[name].since = None
+        return stream.learners[name]
 
     def _states(self, name: str) -> list[_Stream]:
         if name not in self._streams:
@@ -257,7 +263,7 @@ class Recount:
             if output.content.stream == stream and output.content.outcome == "joined":
                 return False
             self._take(self._outcomes.pop())
-        return learner.count_move(self._fading)
+        return learner.count_move()
 
     def _correct(self, stream: _Stream, outcome: Outcome) -> None:
         """Give a joined example another class."""
@@ -285,8 +291,7 @@ class Recount:
 
     def _join(self, stream: _Stream, outcome: Outcome, answers: Mapping[str, int]) -> None:
         for name in answers:
-            if name not in stream.learners:
-                stream.learners[name] = _Learner() if not stream.labelled else _Learner(since=None)
+            self._learner(stream, name)
         label = outcome.label or 0
         stream.labelled += 1
         stream.came[label] += 1
@@ -322,17 +327,22 @@ def _offset(offset: int | None) -> int:
     return -1 if offset is None else offset
 
 
-def _differences(metric: Metric, sums: list[float]) -> Iterator[str]:
-    for name, value in zip(SUMS, sums, strict=True):
-        if getattr(metric, name) != value:
-            yield f"{name} is {getattr(metric, name)}, predictions and labels give {value}"
-    for name, score in zip(_SCORES, _scores(sums), strict=True):
-        if getattr(metric, name) != score:
-            yield f"{name} is {getattr(metric, name)}, predictions and labels give {score}"
+def _differences(metric: Metric, sums: Mapping[float, list[float]]) -> Iterator[str]:
+    factors = [window.fading_factor for window in metric.windows]
+    if factors != list(sums):
+        yield f"the fading factors are {factors}, those of the configuration {list(sums)}"
+        return
+    for window, own in zip(metric.windows, sums.values(), strict=True):
+        again = _window(window.fading_factor, own)
+        for each in fields(MetricWindow):
+            value, counted = getattr(window, each.name), getattr(again, each.name)
+            if value != counted:
+                where = f"{each.name} with the fading factor {window.fading_factor:g}"
+                yield f"{where} is {value}, predictions and labels give {counted}"
 
 
-def _scores(sums: list[float]) -> tuple[float | None, float | None, float | None]:
+def _window(fading: float, sums: list[float]) -> MetricWindow:
     if not (sums[1] and sums[3]):
-        return None, None, None
+        return MetricWindow(fading, None, None, None, *sums)
     recall, specificity = sums[0] / sums[1], sums[2] / sums[3]
-    return recall, specificity, math.sqrt(recall * specificity)
+    return MetricWindow(fading, recall, specificity, math.sqrt(recall * specificity), *sums)

@@ -314,21 +314,21 @@ GMEAN = MetricDeclaration(
     "areba_gmean_ratio",
     MetricKind.GAUGE,
     Unit.RATIO,
-    "G-mean of a learner with the fading factor of metrics.fading_factor; none until both classes have had a label.",
+    "G-mean of a learner in the main window, the first of metrics.fading_factors; none until both classes had a label.",
     ("task", "stream", "learner"),
 )
 RECALL = MetricDeclaration(
     "areba_recall_ratio",
     MetricKind.GAUGE,
     Unit.RATIO,
-    "Recall of a learner: its accuracy on class 1, with the same fading factor.",
+    "Recall of a learner: its accuracy on class 1, in the main window.",
     ("task", "stream", "learner"),
 )
 SPECIFICITY = MetricDeclaration(
     "areba_specificity_ratio",
     MetricKind.GAUGE,
     Unit.RATIO,
-    "Specificity of a learner: its accuracy on class 0, with the same fading factor.",
+    "Specificity of a learner: its accuracy on class 0, in the main window.",
     ("task", "stream", "learner"),
 )
 LIMITED_EXAMPLES = MetricDeclaration(

@@ -247,7 +247,8 @@ def test_corrections(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     waited = [(outcome.outcome, outcome.label) for outcome, _ in story.outcomes["of-a-label-that-waits"]]
     assert waited == [("correction", 0), ("joined", 0)]
     metrics = [metric for metric, _ in story.metrics["of-a-joined-example"]]
-    figures = [(metric.labelled, metric.positive_total, metric.negative_total) for metric in metrics]
+    windows = [(metric.labelled, metric.main_window) for metric in metrics]
+    figures = [(labelled, window.positive_total, window.negative_total) for labelled, window in windows]
     assert figures == [(2, 0.0, 1.99)] * len(metrics), "a negative label has come since its own"
     assert metrics
     assert verify(app.cluster, app.config).findings == ()

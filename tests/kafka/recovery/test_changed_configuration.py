@@ -69,6 +69,8 @@ def test_a_saved_model_continues_in_another_application(done: App, tmp_path: Pat
 def test_a_changed_fading_factor_is_refused(done: App) -> None:
     """Sums would fade at two rates: the worker ends with status 2, and the line names the setting."""
     with pytest.raises(ConfigurationError) as caught:
-        run_until(worker_of(done.config_of("w", metrics={"every_labels": 10, "fading_factor": 0.5})), lambda _: False)
+        run_until(
+            worker_of(done.config_of("w", metrics={"every_labels": 10, "fading_factors": [0.5]})), lambda _: False
+        )
     assert caught.value.exit_code == 2
-    assert any(line.startswith("metrics.fading_factor: 0.99 -> 0.5") for line in caught.value.lines)
+    assert any(line.startswith("metrics.fading_factors: [0.99] -> [0.5]") for line in caught.value.lines)

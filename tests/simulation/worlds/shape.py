@@ -37,6 +37,7 @@ class Choice(NamedTuple):
     corrections: Corrections
     room: int
     is_confluent: bool
+    fading_factors: tuple[float, ...]
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
@@ -97,6 +98,9 @@ WORKERS: Sequence[Mapping[str, Any]] = (
 ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_000, 4_000))
 """Limits of one transaction: everything that there is, a few records, or some bytes."""
 
+FADING_FACTORS = ((0.99,), (0.99,), (0.99,), (0.9, 1.0))
+"""Windows of metrics: one as by default, or two."""
+
 SNAPSHOTS_MS = (0, 1, 2_000)
 """Intervals of snapshots: one is always under way; after any work that took time; only at a clean stop."""
 
@@ -134,7 +138,7 @@ def make_configuration(choice: Choice, late: bool) -> Config:
             "snapshot_after_ms": SNAPSHOTS_MS[choice.snapshots],
             **WORKERS[choice.worker],
         },
-        "metrics": change.get("metrics", {"every_labels": 5}),
+        "metrics": {"every_labels": 5, "fading_factors": choice.fading_factors, **change.get("metrics", {})},
         "limits": {"max_record_bytes": 200, "max_features": 4},
         "predictions": change.get("predictions", "all" if len(LEARNERS[choice.learners]) > 1 else "champion"),
         "streams": names,
@@ -222,6 +226,7 @@ def draw_shape(seed: int) -> Shape:
             draw.choice(("first", "correct")),
             room,
             is_confluent,
+            Random(f"{seed}/windows").choice(FADING_FACTORS),
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),

@@ -7,6 +7,7 @@ from stream_app.records import Example, Metric
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from tests.support.damages.log import Found, commit_at, decoded_or_none, missing, prediction_where
+from tests.support.formats.metrics import with_main_window
 from tests.support.verified_log import TOPICS, Log, Stored, put, where
 
 
@@ -46,7 +47,9 @@ def a_range_that_overlaps(log: Log) -> Found:
 
 def metric_where(log: Log, learner: str) -> tuple[int, Metric]:
     """Return the offset and the first metric of this learner that has a G-mean."""
-    offset, record = where(log, TOPICS.metrics, lambda metric: metric.learner == learner and bool(metric.gmean))
+    offset, record = where(
+        log, TOPICS.metrics, lambda metric: metric.learner == learner and bool(metric.main_window.gmean)
+    )
     assert isinstance(record, Metric)
     return offset, record
 
@@ -54,24 +57,23 @@ def metric_where(log: Log, learner: str) -> tuple[int, Metric]:
 def a_bit_of_a_gmean(log: Log) -> Found:
     """Change a bit of the G-mean, which decides which learner is promoted."""
     offset, metric = metric_where(log, "baseline")
-    other = math.nextafter(metric.gmean or 0, 2)
-    put(log, TOPICS.metrics, offset, replace(metric, gmean=other))
-    text = f"{metric.stream}/baseline: gmean is {other}, predictions and labels give {metric.gmean}"
+    gmean = metric.main_window.gmean
+    other = math.nextafter(gmean or 0, 2)
+    put(log, TOPICS.metrics, offset, with_main_window(metric, gmean=other))
+    text = (
+        f"{metric.stream}/baseline: gmean with the fading factor 0.99 is {other}, predictions and labels give {gmean}"
+    )
     return [(Code.WRONG_METRIC, TOPICS.metrics, offset, text)]
 
 
 def a_changed_sum(log: Log) -> Found:
     """Change a sum, which dashboards add up over streams."""
     offset, metric = metric_where(log, "areba")
-    put(log, TOPICS.metrics, offset, replace(metric, positive_correct=metric.positive_correct + 1))
-    return [
-        (
-            Code.WRONG_METRIC,
-            TOPICS.metrics,
-            offset,
-            f"{metric.stream}/areba: positive_correct is {metric.positive_correct + 1}, ",
-        )
-    ]
+    last = metric.windows[-1]
+    changed = replace(last, positive_correct=last.positive_correct + 1)
+    put(log, TOPICS.metrics, offset, replace(metric, windows=(*metric.windows[:-1], changed)))
+    figure = f"positive_correct with the fading factor {last.fading_factor:g} is {changed.positive_correct}, "
+    return [(Code.WRONG_METRIC, TOPICS.metrics, offset, f"{metric.stream}/areba: {figure}")]
 
 
 def a_changed_queue_length(log: Log) -> Found:

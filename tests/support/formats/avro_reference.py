@@ -11,6 +11,7 @@ import math
 import random
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 import fastavro
@@ -18,6 +19,7 @@ from fastavro.schema import parse_schema
 
 from stream_app import schemas
 from stream_app.records import (
+    MarkKind,
     Reason,
     Side,
 )
@@ -88,14 +90,37 @@ class Reader:
             found += struct.unpack(f"<{count}f", self.take(4 * count))
         return found
 
+    def items(self, kind: Any) -> list[Any]:  # noqa: ANN401  (a schema is any JSON)
+        """Read an array of items that have a byte at least, so that a block has as many bytes as items or more."""
+        found: list[Any] = []
+        while count := self.number():
+            size = self.number() if count < 0 else None
+            if size is not None and size < -count:
+                raise RefusedError("block size")
+            if abs(count) > len(self.data) - self.place:
+                raise RefusedError("truncated")
+            start = self.place
+            found += [self.value(kind) for _ in range(abs(count))]
+            if size is not None and self.place - start != size:
+                raise RefusedError("block size")
+        return found
+
+    def fields(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
+        """Read the fields of a record."""
+        return {field["name"]: self.value(field["type"]) for field in schema["fields"]}
+
     def value(self, kind: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
         """Read a value of a type."""
         if isinstance(kind, list):
             return self.value(kind[self.index(len(kind))])
         if isinstance(kind, dict):
-            if kind["type"] == "enum":
-                return kind["symbols"][self.index(len(kind["symbols"]))]
-            return self.take(kind["size"]) if kind["type"] == "fixed" else self.floats()
+            named: dict[str, Callable[[], Any]] = {
+                "enum": lambda: kind["symbols"][self.index(len(kind["symbols"]))],
+                "fixed": lambda: self.take(kind["size"]),
+                "record": lambda: self.fields(kind),
+                "array": lambda: self.floats() if kind["items"] == "float" else self.items(kind["items"]),
+            }
+            return named[kind["type"]]()
         if kind == "int":
             number = self.number()
             if not -(2**31) <= number < 2**31:
@@ -147,7 +172,9 @@ def canonical(name: str, version: int = 0) -> bytes:
         out["type"] = kind["type"]
         if "fields" in kind:
             out["fields"] = [{"name": field["name"], "type": form(field["type"])} for field in kind["fields"]]
-        return out | {key: kind[key] for key in ("symbols", "items", "size") if key in kind}
+        if "items" in kind:
+            out["items"] = form(kind["items"])
+        return out | {key: kind[key] for key in ("symbols", "size") if key in kind}
 
     texts = {number: text for (known, number), text in schemas.sources().items() if known == name}
     return json.dumps(form(json.loads(texts[version or max(texts)])), separators=(",", ":")).encode()
@@ -163,9 +190,9 @@ HEADERS = {name: header_of(name) for name in PARSED}
 
 def read(name: str, payload: bytes) -> tuple[str | None, dict[str, Any]]:
     """Return the failed check of a record's bytes, or None, and its fields; assert what the module's docstring says."""
-    reader, check, fields = Reader(payload), None, {}
+    reader, check, found = Reader(payload), None, {}
     try:
-        fields = {field["name"]: reader.value(field["type"]) for field in PARSED[name]["fields"]}
+        found = reader.fields(PARSED[name])
         if reader.place < len(payload):
             check = "left over"
     except RefusedError as error:
@@ -179,15 +206,24 @@ def read(name: str, payload: bytes) -> tuple[str | None, dict[str, Any]]:
         return check, {}
     if check is None:
         assert whole
-        assert same(theirs, fields), f"fastavro reads {theirs}, the reader {fields}"
+        assert same(theirs, found), f"fastavro reads {theirs}, the reader {found}"
     else:
         assert check in OURS_ALONE, f"{check}: fastavro takes {payload.hex()}"
-    return check, fields
+    return check, found
 
 
 def same(left: Any, right: Any) -> bool:  # noqa: ANN401  (any value of a field)
     """Compare two values; NaN equals NaN."""
     return repr(left) == repr(right)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401  (any value of a field)
+    """Return a field of one of our records as this reader returns it."""
+    if isinstance(value, MarkKind):
+        return value.name.lower()
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def judge(value: bytes | None, side: Side, max_record_bytes: int, max_features: int) -> Verdict:
@@ -299,15 +335,32 @@ class Maker:
                 out += self.number(count) + raw
         return out + varint(0)
 
+    def items(self, kind: Any) -> bytes:  # noqa: ANN401  (a schema is any JSON)
+        """Make an array, split into random blocks, some with a size that may be wrong."""
+        out = b""
+        for _ in range(self.random.choice((0, 1, 1, 1, 2))):
+            count = self.random.randint(1, 3)
+            raw = b"".join(self.field(kind) for _ in range(count))
+            if self.random.random() < 0.2:
+                size = len(raw) if self.random.random() < 0.8 else self.random.choice(NUMBERS)
+                out += self.number(-count) + self.number(size) + raw
+            else:
+                out += self.number(count) + raw
+        return out + varint(0)
+
     def field(self, kind: Any) -> bytes:  # noqa: ANN401  (a schema is any JSON)
         """Make a value of a type."""
         if isinstance(kind, list):
             index = self.random.randrange(len(kind))
             return self.number(index) + self.field(kind[index])
         if isinstance(kind, dict):
-            if kind["type"] == "enum":
-                return self.number(self.random.randrange(len(kind["symbols"])))
-            return self.random.randbytes(kind["size"]) if kind["type"] == "fixed" else self.floats()
+            named: dict[str, Callable[[], bytes]] = {
+                "enum": lambda: self.number(self.random.randrange(len(kind["symbols"]))),
+                "fixed": lambda: self.random.randbytes(kind["size"]),
+                "record": lambda: b"".join(self.field(field["type"]) for field in kind["fields"]),
+                "array": lambda: self.floats() if kind["items"] == "float" else self.items(kind["items"]),
+            }
+            return named[kind["type"]]()
         if kind in {"int", "long"}:
             return self.number(self.random.choice((0, 1, 1, 1, 7, 1_700_000_000)))
         writers: dict[str, Callable[[], bytes]] = {

@@ -1,6 +1,19 @@
-"""A metric whose numbers are all different, so that a mix-up shows."""
+"""Metrics for tests: one whose numbers are all different, so that a mix-up shows; and what to do with others."""
 
-from stream_app.records import Metric
+from dataclasses import replace
+
+from stream_app.records import Metric, MetricWindow
+
+
+def with_main_window(changed: Metric, **figures: float | None) -> Metric:
+    """Return a metric with other figures in its main window."""
+    main, *others = changed.windows
+    return replace(changed, windows=(replace(main, **figures), *others))  # type: ignore[arg-type]
+
+
+def sums_in(window: MetricWindow) -> list[float]:
+    """Return the prequential sums of a window: right predictions and labels of class 1, then of class 0."""
+    return [window.positive_correct, window.positive_total, window.negative_correct, window.negative_total]
 
 
 def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fraud", learner: str = "areba") -> Metric:
@@ -10,13 +23,19 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
         learner=learner,
         champion=learner == "areba",
         labelled=labelled,
-        recall=None if gmean is None else 0.8361,
-        specificity=None if gmean is None else 0.9999,
-        gmean=gmean,
-        positive_correct=1.0,
-        positive_total=2.0,
-        negative_correct=3.0,
-        negative_total=4.0,
+        windows=(
+            MetricWindow(
+                fading_factor=0.99,
+                recall=None if gmean is None else 0.8361,
+                specificity=None if gmean is None else 0.9999,
+                gmean=gmean,
+                positive_correct=1.0,
+                positive_total=2.0,
+                negative_correct=3.0,
+                negative_total=4.0,
+            ),
+            MetricWindow(1.0, 0.25, 0.35, 0.45, 11.0, 12.0, 13.0, 14.0),
+        ),
         positive_size=0.1,
         negative_size=0.9,
         positive_queue=5,

@@ -138,8 +138,8 @@ def test_a_model_that_does_not_fit_is_refused(saved: Path) -> None:
             _import(_application(world), saved, learner=learner)
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         _import(_application(world), saved, stream="unheard-of")
-    with pytest.raises(ConfigurationError, match=r"metrics.fading_factor"):
-        _import(_application(world, make_config(metrics={"fading_factor": 0.5}, **SAVED)), saved)
+    with pytest.raises(ConfigurationError, match=r"metrics.fading_factors"):
+        _import(_application(world, make_config(metrics={"fading_factors": [0.5]}, **SAVED)), saved)
     saved.write_bytes(saved.read_bytes()[:-9])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         _import(_application(world), saved)

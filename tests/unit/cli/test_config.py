@@ -54,7 +54,7 @@ def test_a_file_that_changes_nothing(run: Run) -> None:
     [
         ("predictions: all", ["taken-over"], 0),
         ("streams: {s0: {features: 1}, s1: {features: 1, budget: 4}}", ["restarts"], 0),
-        ("metrics: {every_labels: 4, fading_factor: 0.5}\npredictions: all", ["refused", "taken-over"], 1),
+        ("metrics: {every_labels: 4, fading_factors: [0.5]}\npredictions: all", ["refused", "taken-over"], 1),
     ],
 )
 def test_config_check_says_what_a_restart_would_do(

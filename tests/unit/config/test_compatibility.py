@@ -92,7 +92,7 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("old", "new", "line", "way_out"),
         [
-            ("", "metrics: {fading_factor: 0.9}", "metrics.fading_factor: 0.99 -> 0.9", "application.id"),
+            ("", "metrics: {fading_factors: [0.9]}", "metrics.fading_factors: [0.99] -> [0.9]", "application.id"),
             ("", "limits: {max_features: 40}", "limits.max_features: 10000 -> 40", "application.id"),
             ("", "limits: {max_record_bytes: 400}", "limits.max_record_bytes: 1000000 -> 400", "application.id"),
             ("", "application: {id: b}", "application_id: areba -> b", "application.id"),
@@ -134,9 +134,9 @@ class TestChanges:
 
     def test_all_at_once(self, tmp_path: Path) -> None:
         """All refused settings are reported together, one line each."""
-        found = self.between(tmp_path, "", "limits: {max_features: 4}\nmetrics: {fading_factor: 1}")
+        found = self.between(tmp_path, "", "limits: {max_features: 4}\nmetrics: {fading_factors: [1]}")
         assert [line.split(":")[0] for line in found.refused] == [
-            "metrics.fading_factor",
+            "metrics.fading_factors",
             "limits.max_features",
         ]
 

@@ -102,9 +102,9 @@ def test_the_dashboard_shows_the_numbers_of_the_topics(world: World, feed: Feed)
     assert details["state"] == "idle"
     for learner in details["learners"]:
         metrics = _metrics(world, "s1", learner["metric"]["learner"])
-        assert learner["metric"]["gmean"] == metrics[-1].gmean
-        assert learner["curve"]["gmean"] == [metric.gmean for metric in metrics]
-        assert learner["curve"]["recall"] == [metric.recall for metric in metrics]
+        assert learner["metric"]["windows"][0]["gmean"] == metrics[-1].main_window.gmean
+        assert learner["curve"]["gmean"] == [metric.main_window.gmean for metric in metrics]
+        assert learner["curve"]["recall"] == [metric.main_window.recall for metric in metrics]
     assert len({learner["colour"] for learner in details["learners"]}) == len(details["learners"]) == 2
 
 

@@ -101,7 +101,7 @@ def test_every_learner_predicts_learns_and_is_measured(whole: tuple[Task, Values
         assert last.labelled == COUNT
         assert last.updates > 0
         assert own[-1].model_version <= last.updates
-        assert last.gmean is not None
+        assert last.main_window.gmean is not None
     ensembles = [record for record in predictions if record.learner in {"oob", "uob"}]
     assert any(record.predicted_class != (record.score > 0.5) for record in ensembles), "a vote is not a mean"
 

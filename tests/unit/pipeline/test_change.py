@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
-from stream_app.pipeline.prequential import Prequential, scores_of
+from stream_app.pipeline.prequential import Prequential, window_of
 
 Classes = NDArray[np.int8]
 NOTHING = DetectedChange(0, None, None, None, None)
@@ -43,14 +43,14 @@ def every_label(
     predicted: Classes, labels: Classes, detector: ChangeDetector = "hddm", fading: float = 0.99
 ) -> list[DetectedChange]:
     """Return the change that is reported after each label."""
-    sums = Prequential(fading).run(predicted, labels)
+    [sums] = Prequential([fading]).run(predicted, labels)
     return ChangeMonitor(detector, fading).run(predicted, labels, sums, np.arange(1, len(labels) + 1))
 
 
 def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: float) -> list[DetectedChange]:
     """Compute the same with River's detectors and a list of all G-means, written independently."""
-    sums = Prequential(fading).run(predicted, labels)
-    gmeans = [scores_of(row)[2] for row in sums]
+    [sums] = Prequential([fading]).run(predicted, labels)
+    gmeans = [window_of(fading, row).gmean for row in sums]
     memory = round(1 / (1 - fading))
     detectors, cuts, since = [make(), make()], [-1, -1], [0, 0]
     changes, flagged, began, before, result = 0, -1, -1, None, []
@@ -162,7 +162,7 @@ def test_recovery_is_counted_from_where_the_change_began() -> None:
     assert first.began == 400, "the last label at which all was well, counted from 1"
     assert first.gmean_before == 1.0
     assert first.labels_to_recover is None
-    gmeans = [scores_of(row)[2] or 0.0 for row in Prequential(0.9).run(predicted, labels)]
+    gmeans = [window_of(0.9, row).gmean or 0.0 for row in Prequential([0.9]).run(predicted, labels)[0]]
     returned = next(place for place in range(480, 1200) if gmeans[place] >= 0.9) + 1
     assert found[-1] == first._replace(labels_to_recover=returned - 400)
     assert found[returned - 2].labels_to_recover is None
@@ -210,7 +210,7 @@ def test_cuts_and_a_restored_state_give_the_same(cut: int, name: ChangeDetector)
     random = np.random.default_rng(5)
     predicted, labels = joined(stretch(random, 300, 0.3, 0.9, 0.9), stretch(random, 300, 0.3, 0.2, 0.9))
     whole = every_label(predicted, labels, name)
-    sums = Prequential(0.99).run(predicted, labels)
+    [sums] = Prequential([0.99]).run(predicted, labels)
     parts, monitor = [], ChangeMonitor(name, 0.99)
     for start in range(0, 600, cut):
         restored = ChangeMonitor(name, 0.99)
@@ -227,7 +227,7 @@ def test_reports_between_labels() -> None:
     """Marks report metrics at any place: before any label, twice at one place, after the last label."""
     random = np.random.default_rng(6)
     predicted, labels = joined(stretch(random, 300, 0.3, 0.9, 0.9), stretch(random, 300, 0.3, 0.2, 0.9))
-    sums = Prequential(0.99).run(predicted, labels)
+    [sums] = Prequential([0.99]).run(predicted, labels)
     found = ChangeMonitor("hddm", 0.99).run(predicted, labels, sums, np.array([0, 0, 500, 500, 600]))
     every = every_label(predicted, labels)
     assert found == [NOTHING, NOTHING, every[499], every[499], every[599]]

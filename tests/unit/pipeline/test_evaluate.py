@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from stream_app.errors import ErrorCode, StateError
-from stream_app.pipeline.prequential import COLUMNS, Prequential, scores_of
+from stream_app.pipeline.prequential import COLUMNS, Prequential, window_of
+from stream_app.records import MetricWindow
 
 
 def test_sums_fade_only_at_a_label_of_their_own_class() -> None:
     """If a rare class faded at every label, the majority's labels would drown its recall; computed by hand."""
-    sums = Prequential(0.5).run(
+    [sums] = Prequential([0.5]).run(
         np.array([1, 0, 0, 1, 0], np.int8),
         np.array([1, 0, 1, 0, 0], np.int8),
     )
@@ -28,15 +29,16 @@ def test_sums_fade_only_at_a_label_of_their_own_class() -> None:
 def test_figures_are_unknown_until_both_classes_were_seen() -> None:
     """A G-mean of 0 or 1 before the first positive label would be read as a result."""
     prequential = Prequential()
-    assert scores_of(prequential.sums()) == (None, None, None)
-    only_negatives = prequential.run(np.zeros(3, np.int8), np.zeros(3, np.int8))
-    assert scores_of(only_negatives[-1]) == (None, None, None)
-    both = prequential.run(np.array([0, 1], np.int8), np.array([1, 1], np.int8))
-    assert scores_of(both[0]) == (0.0, 1.0, 0.0)
-    recall, specificity, gmean = scores_of(both[1])
+    assert _scores(prequential.main_window) == (None, None, None)
+    [only_negatives] = prequential.run(np.zeros(3, np.int8), np.zeros(3, np.int8))
+    assert _scores(window_of(0.99, only_negatives[-1])) == (None, None, None)
+    [both] = prequential.run(np.array([0, 1], np.int8), np.array([1, 1], np.int8))
+    assert _scores(window_of(0.99, both[0])) == (0.0, 1.0, 0.0)
+    recall, specificity, gmean = _scores(window_of(0.99, both[1]))
     assert recall == pytest.approx(1 / 1.99)
     assert specificity == 1.0
     assert gmean == pytest.approx(math.sqrt(1 / 1.99))
+    assert prequential.main_window == window_of(0.99, both[1])
 
 
 def test_without_fading_the_figures_are_plain_rates() -> None:
@@ -44,8 +46,25 @@ def test_without_fading_the_figures_are_plain_rates() -> None:
     random = np.random.default_rng(1)
     predicted, labels = (random.integers(0, 2, 500).astype(np.int8) for _ in range(2))
     recall, specificity = (predicted[labels == 1] == 1).mean(), (predicted[labels == 0] == 0).mean()
-    sums = Prequential(1.0).run(predicted, labels)[-1]
-    assert scores_of(sums) == (recall, specificity, math.sqrt(recall * specificity))
+    sums = Prequential([1.0]).run(predicted, labels)[0, -1]
+    assert _scores(window_of(1.0, sums)) == (recall, specificity, math.sqrt(recall * specificity))
+
+
+def _scores(window: MetricWindow) -> tuple[float | None, float | None, float | None]:
+    return window.recall, window.specificity, window.gmean
+
+
+def test_windows_do_not_depend_on_each_other() -> None:
+    """A second window is a setting: it must not change the first, and has the figures that it would have alone."""
+    random = np.random.default_rng(3)
+    predicted, labels = (random.integers(0, 2, 300).astype(np.int8) for _ in range(2))
+    factors = (0.99, 0.5, 1.0)
+    together = Prequential(factors)
+    after = together.run(predicted, labels)
+    for fading, sums, last in zip(factors, after, together.sums(), strict=True):
+        [alone] = Prequential([fading]).run(predicted, labels)
+        assert sums.tobytes() == alone.tobytes()
+        assert last.tobytes() == alone[-1].tobytes()
 
 
 @pytest.mark.parametrize("cut", [1, 7, 200])
@@ -53,15 +72,16 @@ def test_cuts_and_a_restored_state_give_the_same_bits(cut: int) -> None:
     """Metrics are compared byte for byte after a crash; the cut of a batch must not show in them."""
     random = np.random.default_rng(2)
     predicted, labels = (random.integers(0, 2, 200).astype(np.int8) for _ in range(2))
-    whole = Prequential().run(predicted, labels)
-    parts, prequential = [], Prequential()
+    factors = (0.99, 0.9)
+    whole = Prequential(factors).run(predicted, labels)
+    parts, prequential = [], Prequential(factors)
     for start in range(0, 200, cut):
-        restored = Prequential()
+        restored = Prequential(factors)
         restored.load(prequential.arrays())
         prequential = restored
         parts.append(prequential.run(predicted[start : start + cut], labels[start : start + cut]))
-    assert np.concatenate(parts).tobytes() == whole.tobytes()
-    assert prequential.sums().tobytes() == whole[-1].tobytes()
+    assert np.concatenate(parts, axis=1).tobytes() == whole.tobytes()
+    assert prequential.sums().tobytes() == whole[:, -1].tobytes()
 
 
 def test_a_damaged_state_of_a_metric_is_refused() -> None:
@@ -69,11 +89,13 @@ def test_a_damaged_state_of_a_metric_is_refused() -> None:
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         Prequential().load({})
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        Prequential().load({"prequential_sums": np.zeros(3)})
+        Prequential().load({"prequential_sums": np.zeros((1, 3))})
+    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
+        Prequential().load({"prequential_sums": np.zeros((2, 4))})
 
 
 @pytest.mark.parametrize("fading", [0.0, -1.0, 1.01])
 def test_a_factor_out_of_range_is_refused(fading: float) -> None:
     """With a factor above 1 the sums would grow without bound."""
     with pytest.raises(ValueError, match="fading"):
-        Prequential(fading)
+        Prequential([0.5, fading])

@@ -166,8 +166,8 @@ def test_a_new_stream_is_recorded() -> None:
 def test_a_changed_setting_is_refused() -> None:
     """The worker ends with status 2 and a line for each setting."""
     world = world_after()
-    with pytest.raises(ConfigurationError, match=r"metrics.fading_factor: 0.99 -> 0.5"):
-        world.worker(make_config(metrics={"fading_factor": 0.5, "every_labels": 4})).run(never())
+    with pytest.raises(ConfigurationError, match=r"metrics.fading_factors: \[0.99\] -> \[0.5\]"):
+        world.worker(make_config(metrics={"fading_factors": [0.5], "every_labels": 4})).run(never())
 
 
 def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from stream_app.config import METHODS, TaskSettings
+from stream_app.config import METHODS, MetricSettings, TaskSettings
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parents[2] / "golden"
 TOPICS = ("examples", "labels")
 
 EXPECTED = {
-    1: "e228f25b3494f26615440b5153a9e57330a3bb11f9b0c979c578a166fa5e3033cc46ab78e74b62cf",
+    1: "361c03f554cb4716b7cddbfd0df2f5a65968dde79cfbd38bde7760528da9a563cc46ab78e74b62cf",
 }
 """The digest of the outputs for 60 more records of each side, by format."""
 
@@ -59,7 +59,11 @@ def _settings() -> TaskSettings:
     learners["scaled"] = {"method": "areba", "scaler": "standard"}
     stream = {"features": 2, "champion": "areba", "learners": learners}
     return settings_of_task(
-        application_id="golden", predictions="all", streams={"a": stream, "b": stream}, default_stream=stream
+        application_id="golden",
+        metrics=MetricSettings(every_labels=20, fading_factors=(0.99, 1.0)),
+        predictions="all",
+        streams={"a": stream, "b": stream},
+        default_stream=stream,
     )
 
 

@@ -5,7 +5,6 @@ A check of `verify` that compares a record with the record before it must know w
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -17,6 +16,7 @@ from stream_app.serialization.codec import decode_one, encode
 from stream_app.testing import InProcess
 from stream_app.verify import verify
 from stream_app.verify.results import Code
+from tests.support.formats.metrics import with_main_window
 
 Sections: TypeAlias = Mapping[str, Any]
 Step: TypeAlias = "Sections | Callable[[Application], None]"
@@ -242,7 +242,8 @@ def test_a_reset_hides_nothing() -> None:
         entry = entries[number]
         metric = decode_one(entry.value or b"")
         assert isinstance(metric, Metric)
-        entries[number] = entry._replace(value=encode(replace(metric, negative_total=metric.negative_total + 1)))
+        wrong = with_main_window(metric, negative_total=metric.main_window.negative_total + 1)
+        entries[number] = entry._replace(value=encode(wrong))
         [finding] = verify.verify(application.log._cluster, application.log.config).findings
         assert (finding.code, finding.offset) == (Code.WRONG_METRIC, entry.offset)
         entries[number] = entry

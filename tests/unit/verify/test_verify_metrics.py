@@ -9,6 +9,7 @@ from stream_app.records import (
     Act,
     Label,
     Metric,
+    MetricWindow,
     Outcome,
     Prediction,
 )
@@ -19,6 +20,7 @@ from stream_app.verify.metrics.recount import Recount
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.output_checks import Output
 from stream_app.verify.results import Code
+from tests.support.formats.metrics import with_main_window
 from tests.support.verified_log import (
     CONFIG,
     CORRECTING,
@@ -91,15 +93,20 @@ def test_metrics_before_or_after_a_correction(
         stream="s",
         learner="one",
         labelled=2,
-        positive_correct=0.0,
-        positive_total=positive,
-        negative_correct=negatives,
-        negative_total=negatives,
-        recall=0.0 if positive else None,
-        specificity=1.0 if positive else None,
-        gmean=0.0 if positive else None,
+        windows=(
+            MetricWindow(
+                fading_factor=0.99,
+                recall=0.0 if positive else None,
+                specificity=1.0 if positive else None,
+                gmean=0.0 if positive else None,
+                positive_correct=0.0,
+                positive_total=positive,
+                negative_correct=negatives,
+                negative_total=negatives,
+            ),
+        ),
     )
-    recount = Recount(0.99, asked, settled, corrections, FigureRestarts())
+    recount = Recount([0.99], asked, settled, corrections, FigureRestarts())
     assert (recount.fault(metric, START) is None) == right
     assert recount.unknown == 0
 
@@ -152,9 +159,9 @@ def test_metrics_that_count_too_much(log: Log) -> None:
 def _changed(at: int, **figures: float | None) -> Metric:
     """Return the metric after `at` labels of a learner that degraded at label 40 and was flagged at label 60."""
     change = {"change_flagged": 60, "change_began": 40, "gmean_before": 0.5, "labels_to_recover": 25, "changes": 1}
-    sums = dict.fromkeys(("positive_correct", "positive_total", "negative_correct", "negative_total"), 1.0)
-    names = [each.name for each in fields(Metric) if each.name not in {*change, *sums}]
-    values = dict.fromkeys(names, 0) | {"stream": "s", "learner": "l", "labelled": at} | sums | change | figures
+    windows = {"windows": (MetricWindow(0.99, None, None, None, 0.0, 0.0, 0.0, 0.0),)}
+    names = [each.name for each in fields(Metric) if each.name not in {*change, *windows}]
+    values = dict.fromkeys(names, 0) | {"stream": "s", "learner": "l", "labelled": at} | windows | change | figures
     return Metric(**values)  # type: ignore[arg-type]
 
 
@@ -204,12 +211,11 @@ def test_a_learner_that_came_back() -> None:
     asked = [Output(offset, b"s", prediction) for offset, prediction in enumerate(predictions)]
     settled = [Output(offset, b"s", outcome) for offset, outcome in enumerate(outcomes)]
     again = replace(_changed(0), stream="s", learner="one", labelled=2, updates=0)
-    again = replace(again, recall=None, specificity=None, gmean=None)
-    again = replace(again, positive_correct=0.0, positive_total=0.0, negative_correct=0.0, negative_total=0.0)
-    first = replace(again, updates=2, positive_total=1.0, negative_correct=1.0, negative_total=1.0)
-    first = replace(first, recall=0.0, specificity=1.0, gmean=0.0)
-    recount = Recount(0.99, asked, settled, {}, FigureRestarts())
-    assert recount.fault(replace(first, negative_correct=0.5), START) is not None
+    first = replace(again, updates=2, windows=(MetricWindow(0.99, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0),))
+    recount = Recount([0.99], asked, settled, {}, FigureRestarts())
+    assert recount.fault(with_main_window(first, negative_correct=0.5), START) is not None
     assert [recount.fault(first, START), recount.fault(again, START._replace(begun=1))] == [None, None]
     assert recount.unknown == 1
-    assert Recount(0.99, asked, settled, {}, FigureRestarts()).fault(again, START) is not None
+    assert Recount([0.99], asked, settled, {}, FigureRestarts()).fault(again, START) is not None
+    fault = Recount([0.99, 1.0], asked, settled, {}, FigureRestarts()).fault(first, START)
+    assert fault == "the fading factors are [0.99], those of the configuration [0.99, 1.0]"

@@ -120,7 +120,7 @@ def test_metrics_equal_the_records_in_the_topics() -> None:
     assert isinstance(published, Metric)
     at = {"stream": "s0", "learner": published.learner}
     for name in ("gmean", "recall", "specificity"):
-        assert _of(samples, f"areba_{name}_ratio", **at) == getattr(published, name)
+        assert _of(samples, f"areba_{name}_ratio", **at) == getattr(published.main_window, name)
     assert _of(samples, "areba_changes", **at) == published.changes
     assert _of(samples, "areba_champion", stream="s0") == 1
 
