@@ -70,7 +70,10 @@ def _run(member: Worker, until: Callable[[Worker], bool]) -> None:
 def _is_at(records: int) -> Callable[[Worker], bool]:
     """Return the condition that this many records of each input are processed, and a snapshot is complete and named."""
     return lambda member: any(
-        task.state is TaskState.LIVE and task.offsets == (records, records) and not task.is_saving
+        task.state is TaskState.LIVE
+        and task.offsets == (records, records)
+        and not task.is_saving
+        and task.live.snapshots.named
         for task in member.tasks
     )
 
