@@ -8,6 +8,7 @@ single objects.
 import io
 from collections.abc import Iterable
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import fastavro
@@ -87,7 +88,8 @@ def decode_many(values: Iterable[bytes], wire_format: WireFormat | None = None) 
 
 def _plain(record: Any) -> dict[str, Any]:  # noqa: ANN401  (a record, or a record within it)
     """Return the fields as fastavro writes them."""
-    plain = {field.name: getattr(record, field.name) for field in fields(record)}
+    kind: Any = type(record)
+    plain = {name: getattr(record, name) for name in _names_of(kind)}
     if isinstance(record, Example):
         plain["features"] = [float(value) for value in record.features]
     elif isinstance(record, Mark):
@@ -95,3 +97,8 @@ def _plain(record: Any) -> dict[str, Any]:  # noqa: ANN401  (a record, or a reco
     else:
         plain |= {name: [_plain(one) for one in value] for name, value in plain.items() if isinstance(value, tuple)}
     return plain
+
+
+@cache
+def _names_of(record: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record))
