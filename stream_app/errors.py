@@ -210,7 +210,7 @@ class FencedAgainError(ArebaError):
 
 
 class TransactionAbortedError(ArebaError):
-    """The transaction was aborted: the state of its tasks is invalid; the group's offsets say what was committed."""
+    """The transaction was aborted: the state of its tasks is invalid; progress says what was committed."""
 
 
 class RecordTooLargeError(TransactionAbortedError):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stream_app import schemas
-from stream_app.records import ID_WORDS, NO_LONG, Bytes, Header, Headers, Longs
+from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Header, Headers, Integers, Longs, Mark, Words
 
 Cell: TypeAlias = bytes | None
 
@@ -327,3 +327,37 @@ NO_OUTCOME: Rows = np.zeros(1, OUTCOME_ROW)
 for _one in columns_of("outcome"):
     if _one.nullable:
         NO_OUTCOME[_one.name] = _NULLS[_one.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The decoded values of `RawRecords`, n rows in the same order.
+
+    Attributes:
+        kinds: uint8 `[n]`, `Kind`.
+        reasons: uint8 `[n]`, the `Reason` of a malformed row, else 0.
+        known: How many stream names had numbers before.
+        stream_names: The new stream names of these rows, in the order of their first appearance.
+        streams: int32 `[n]`, the number of a known name, or `known` plus an index into `stream_names`; -1 if the value
+            does not name its stream. A malformed row may have a stream.
+        ids: uint64 `[n, ID_WORDS]`; zeros in rows without an id.
+        features: float32 `[total]`, the features of all examples, one after the other.
+        feature_starts: int64 `[n]`, index of the row's first element in `features`.
+        feature_counts: int32 `[n]`; 0 in rows without features.
+        labels: int8 `[n]`, the class; -1 in rows without a class.
+        revisions: int64 `[n]`, the revision of a label; 0 in other rows.
+        marks: The control records, by row.
+    """
+
+    kinds: Bytes
+    reasons: Bytes
+    known: int
+    stream_names: Sequence[str]
+    streams: Integers
+    ids: Words
+    features: Floats
+    feature_starts: Longs
+    feature_counts: Integers
+    labels: NDArray[np.int8]
+    revisions: Longs
+    marks: Mapping[int, Mark]

@@ -13,11 +13,10 @@ import numpy as np
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
-from stream_app.record_columns import BinaryColumn, CellArrays, RawRecords
+from stream_app.record_columns import BinaryColumn, CellArrays, Decoded, RawRecords
 from stream_app.records import (
     DEAD_LETTER_BYTES,
     Bytes,
-    Decoded,
     Header,
     Headers,
     Integers,

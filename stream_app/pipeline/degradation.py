@@ -223,19 +223,19 @@ def run(
         sums: float64 `[k, 4]`, the prequential sums of the main window after each label.
         reports: float64 `[r, 5]`, filled: the last change at each report, see `change_of`.
     """
-    for part in range(len(states)):
-        prefetch_all(states[min(part + PREFETCH_DISTANCE, len(states) - 1)], 176)
-        if states[part] == 0:
+    for stream in range(len(states)):
+        prefetch_all(states[min(stream + PREFETCH_DISTANCE, len(states) - 1)], 176)
+        if states[stream] == 0:
             continue
-        state = doubles_at(states[part])
-        report, last = labelled.reports[part], labelled.reports[part + 1]
-        for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
+        state = doubles_at(states[stream])
+        report, last = labelled.reports[stream], labelled.reports[stream + 1]
+        for k in range(labelled.bounds[stream], labelled.bounds[stream + 1] + 1):
             while report < last and labelled.seen[report] == k:
                 _report(
                     rows_at(offset_pointer(state, 8), 3, 3), column_at(offset_pointer(state, 17), 5), reports, report
                 )
                 report += 1
-            if k < labelled.bounds[part + 1] and labelled.labels[k] < CORRECTED:
+            if k < labelled.bounds[stream + 1] and labelled.labels[k] < CORRECTED:
                 if predicted[k] == UNPREDICTED:
                     state[17 + LABELS] += 1.0
                     continue

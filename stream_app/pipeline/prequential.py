@@ -126,20 +126,20 @@ def run(
         after: float64 `[w, k, 4]`, filled: the sums after each label or correction.
         reported: float64 `[r, w, 4]`, filled: the sums at each report.
     """
-    for part in range(len(sums)):
-        prefetch_all(sums[min(part + PREFETCH_DISTANCE, len(sums) - 1)], _ROW_BYTES * len(factors))
-        if sums[part] == 0:
+    for stream in range(len(sums)):
+        prefetch_all(sums[min(stream + PREFETCH_DISTANCE, len(sums) - 1)], _ROW_BYTES * len(factors))
+        if sums[stream] == 0:
             continue
         for window in range(len(factors)):
-            own, fading = doubles_at(sums[part] + _ROW_BYTES * window), factors[window]
-            report, end = labelled.reports[part], labelled.reports[part + 1]
-            correction = labelled.corrections[part]
-            for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
+            own, fading = doubles_at(sums[stream] + _ROW_BYTES * window), factors[window]
+            report, end = labelled.reports[stream], labelled.reports[stream + 1]
+            correction = labelled.corrections[stream]
+            for k in range(labelled.bounds[stream], labelled.bounds[stream + 1] + 1):
                 while report < end and labelled.seen[report] == k:
                     for column in range(4):
                         reported[report, window, column] = own[column]
                     report += 1
-                if k == labelled.bounds[part + 1]:
+                if k == labelled.bounds[stream + 1]:
                     break
                 if labelled.labels[k] < CORRECTED:
                     _count(own, fading, labelled.labels[k], predicted[k])

@@ -27,13 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.record_columns import BinaryColumn, Cell, CellArrays, binary_column
+from stream_app.record_columns import BinaryColumn, Cell, CellArrays, Decoded, binary_column
 from stream_app.records import (
     ID_WORDS,
     MAX_ID_BYTES,
     MAX_STREAM_BYTES,
     Bytes,
-    Decoded,
     Integers,
     Kind,
     Longs,

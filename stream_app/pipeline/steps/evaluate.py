@@ -83,10 +83,10 @@ def _find_labels(
         report_positions: int32 `[reports]`, filled.
     """
     count, report, amendment, correction = 0, 0, 0, 0
-    for part in range(len(out.champions)):
-        labelled.bounds[part] = count
-        labelled.corrections[part] = correction
-        for k in range(out.bounds[part, OutputKind.OPERATIONS], out.bounds[part + 1, OutputKind.OPERATIONS]):
+    for stream in range(len(out.champions)):
+        labelled.bounds[stream] = count
+        labelled.corrections[stream] = correction
+        for k in range(out.bounds[stream, OutputKind.OPERATIONS], out.bounds[stream + 1, OutputKind.OPERATIONS]):
             if out.codes[k] == Operation.LEARN:
                 labelled.labels[count] = out.classes[k]
                 for learner in range(len(predicted)):

@@ -90,7 +90,7 @@ def test_kafka_and_the_study_give_the_same_bits(
     for read in outputs["metrics"]:
         metric = codec.decode_one(read.value or b"")
         assert isinstance(metric, Metric)
-        sums[rows[metric.learner], metric.labelled - 1] = [getattr(metric, column) for column in COLUMNS]
+        sums[rows[metric.learner], metric.labelled - 1] = [getattr(metric.main_window, column) for column in COLUMNS]
 
     assert (classes == study.classes).all()
     assert scores.tobytes() == study.scores.tobytes()

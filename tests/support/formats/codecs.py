@@ -1,6 +1,7 @@
 """Compare the codec with the reference written from the Avro specification, value by value."""
 
-from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason
+from stream_app.record_columns import Decoded
+from stream_app.records import MAX_STREAM_BYTES, Kind, Reason
 from stream_app.serialization.decode import DecodeLimits
 from tests.support.formats.avro_reference import Verdict
 from tests.support.formats.ids import unpack_id

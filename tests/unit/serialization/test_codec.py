@@ -14,10 +14,10 @@ import pytest
 
 from stream_app import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
+from stream_app.record_columns import Decoded
 from stream_app.records import (
     Act,
     Commit,
-    Decoded,
     Example,
     Kind,
     Label,
