@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 
 from stream_app.backends.base import TopicPartition
+from stream_app.task_state import TaskState
 from tests.support.changelog import EVERY, is_idle, manifest_at, snapshots_of
 from tests.support.lost_markers import MarkerLosingBroker
 from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
@@ -61,4 +62,31 @@ def test_a_first_commit_that_is_lost_leaves_no_snapshot() -> None:
     assert [world.progress(number) for number in range(PARTITIONS)] == [[], []]
     again = started(world.worker())
     take_turns(again, until=all_at(again, 5))
+    assert world.outputs() == undisturbed_outputs(5)
+
+
+def test_a_task_that_comes_back_repairs_what_hangs() -> None:
+    """What hangs is ended by an abort: a task that continued as it was would have lost these outputs for ever."""
+    world = World(broker_type=MarkerLosingBroker)
+    broker = world.broker
+    assert isinstance(broker, MarkerLosingBroker)
+    is_cut_off = False
+    world.send(5)
+    one = started(world.worker(is_cut_off=lambda: is_cut_off))
+    outcomes = TopicPartition(world.config.topics.outcomes, 0)
+    broker.loses_commit_markers = _losing(lambda place: place == outcomes)
+    take_turns(one, until=all_at(one, 5))
+    broker.loses_commit_markers = _losing_nothing
+    two = started(world.worker(make_config(application={"instance": "two"}), joins=True))
+    is_cut_off = True  # so the revocation saves nothing, and waits for no marker
+    take_turns(one, until=lambda: not one.tasks)
+    is_cut_off = False
+
+    def share() -> bool:
+        world.clock.advance(0.2)
+        live = [task.number for member in (one, two) for task in member.tasks if task.state is TaskState.LIVE]
+        return sorted(live) == [0, 1]
+
+    take_turns(one, two, until=share)
+    assert [task.number for task in one.tasks] == [0]
     assert world.outputs() == undisturbed_outputs(5)
