@@ -1,7 +1,7 @@
 """No transaction exceeds the brokers' limits: a batch is cut by what it can close."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,21 @@ from stream_app.config import MAX_HELD, Config, JoinSettings
 from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.pipeline.outputs import bytes_of
 from stream_app.pipeline.task import Task
-from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
+from stream_app.pipeline.transaction_bounds import METRIC_BYTES, TRANSACTION, WINDOW_BYTES, Room
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.records import CONFIGURATION, DEAD_LETTER_BYTES, RESET, SNAPSHOT, Act, Label, Mark, MarkKind, Outcome
+from stream_app.records import (
+    CONFIGURATION,
+    DEAD_LETTER_BYTES,
+    RESET,
+    SNAPSHOT,
+    Act,
+    Label,
+    Mark,
+    MarkKind,
+    Metric,
+    MetricWindow,
+    Outcome,
+)
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.verify.verify import verify
@@ -321,3 +333,19 @@ def test_every_task_has_its_turn() -> None:
         member.turn()
     ahead = [task.offsets[0] for task in member.tasks]
     assert min(ahead) > 0.3 * max(ahead) > 0, ahead
+
+
+def _widest(kind: str) -> Any:  # noqa: ANN401  (a value of any field)
+    """Return a number of this type that takes the most bytes."""
+    return -(2**63) if "int" in kind else True if kind == "bool" else 0.5
+
+
+def test_no_record_of_metrics_is_larger_than_its_bound() -> None:
+    """A new figure that is not in the bound could make a transaction larger than the broker takes."""
+    window = MetricWindow(*(_widest(str(one.type)) for one in fields(MetricWindow)))
+    queues = ("positive_queue", "negative_queue", "positive_capacity", "negative_capacity")
+    numbers: dict[str, Any] = {one.name: _widest(str(one.type)) for one in fields(Metric)}
+    numbers |= dict.fromkeys(queues, -(2**31)) | {"stream": "s", "learner": "l"}
+    one, eight = (len(codec.encode(Metric(**numbers | {"windows": (window,) * count}))) for count in (1, 8))
+    assert one <= METRIC_BYTES + WINDOW_BYTES
+    assert (eight - one) / 7 <= WINDOW_BYTES
