@@ -673,11 +673,18 @@ class World:
         for _ in range(2 if self.faults.hit(Fault.RESUMED_TWICE) else 1):
             try:
                 found = resume(self.application(), EmbeddedSender(self.broker), stream)
-            except StateError:
-                return  # the stop cannot be read yet
+            except StateError:  # the stop cannot be read yet, or a frozen worker has reported it after its end
+                if not self._is_stopped(stream):
+                    self.stopped.discard(stream)
+                return
             for place, offset, _ in found:
                 self.say(f"the operator resumes stream {stream}: {place.topic}[{place.partition}] offset {offset}")
         self.stopped.discard(stream)
+
+    def _is_stopped(self, stream: str) -> bool:
+        workers = [process.worker for process in self.processes if process.worker is not None]
+        live = [task.live for worker in workers for task in worker.tasks if task.state is TaskState.LIVE]
+        return any(stream in one.task.stopped for one in live)
 
     def _erase(self, stream: str, ids: Sequence[str]) -> None:
         """Erase examples as `areba erase` does."""
