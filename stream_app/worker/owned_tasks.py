@@ -116,14 +116,19 @@ class OwnedTasks:
         self._hanging.revoked()
 
     @property
+    def _to_restore(self) -> Sequence[int]:
+        """The new tasks that are not kept in memory."""
+        return [number for number in self.new if number not in self._kept]
+
+    @property
     def unannounced(self) -> Sequence[int]:
         """The new tasks whose progress has to name our transactional id before they can be restored."""
-        return self._hanging.unannounced([number for number in self.new if number not in self._kept])
+        return self._hanging.unannounced(self._to_restore)
 
     def own_new(self) -> None:
         """Begin to restore the new tasks in whose partitions no transaction is open any more."""
-        self._hanging.end_own([number for number in self.new if number not in self._kept])
-        free = [number for number in self.new if number not in self._kept and not self._hanging.is_open(number)]
+        self._hanging.end_own(self._to_restore)
+        free = [number for number in self._to_restore if not self._hanging.is_open(number)]
         if not free or not self.topic_watch.is_read():
             return
         starts = self.topic_watch.first_offsets([place for number in free for place in self._inputs_of(number)])

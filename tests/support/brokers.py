@@ -64,7 +64,7 @@ class AdministeredBroker(EmbeddedBroker):
 
 
 def retain(log: PartitionLog, now_ms: int, retention_ms: int, retention_bytes: int) -> None:
-    """Delete from the start what is too old, and what exceeds the size; a negative limit is none.
+    """Delete from the start what is too old, and what exceeds the size; a negative limit keeps all.
 
     Age is counted from a record's timestamp, and deletion ends at the first record that is kept.
     """
