@@ -30,7 +30,7 @@ from stream_app.producers.label_delay import FORMS
 from stream_app.producers.manifest import Manifest
 from stream_app.producers.plan import Plan, uniform_plan
 from stream_app.producers.replay import replay
-from stream_app.producers.schedule import fit_to_retention
+from stream_app.producers.retention import fit_to_retention
 from stream_app.producers.sources import COMMON_KEYS, parse_source
 from stream_app.producers.synthetic import CONCEPTS, SPEC_KEYS
 from stream_app.producers.target import check_topics, read_client_config, wire_format_of

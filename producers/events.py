@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stream_app.producers.draws import Draws
 from stream_app.producers.faults import GARBAGE_MAX_BYTES
 from stream_app.producers.plan import Plan, StreamPlan
-from stream_app.producers.schedule import GARBAGE, MARK, Schedule, schedule
+from stream_app.producers.schedule import GARBAGE, MARK, Schedule, sorted_schedule
 from stream_app.records import Mark, MarkKind, Side
 from stream_app.serialization.codec import encode
 from stream_app.serialization.encode import encode_examples, encode_labels
@@ -33,35 +33,40 @@ class Sent(NamedTuple):
 
 
 def id_prefix(plan: Plan, stream: StreamPlan) -> str:
-    """Return the beginning of a stream's ids, which is the same only for the same seed, start and name."""
+    """Return the beginning of a stream's ids, which is the same only for the same seed, start and name.
+
+    Ids of the data itself have no such beginning.
+    """
+    if stream.data.ids is not None:
+        return ""
     digest = hashlib.sha256(f"{plan.seed}/{plan.start}/{stream.stream}".encode()).hexdigest()
     return f"{digest[:ID_HASH_CHARACTERS]}-"
 
 
 def events(plan: Plan) -> Iterator[Sent]:
     """Yield every record of a plan that has a `start_ms`, in the order of sending."""
-    planned = schedule(plan)
-    for first in range(0, len(planned), CHUNK_RECORDS):
-        yield from encode_rows(plan, planned, first, min(first + CHUNK_RECORDS, len(planned)))
+    with sorted_schedule(plan) as planned:
+        for chunk in planned.chunks(CHUNK_RECORDS):
+            yield from encode_rows(plan, chunk)
 
 
-def encode_rows(plan: Plan, planned: Schedule, first: int, last: int) -> list[Sent]:
-    """Return the rows first .. last - 1 of a plan's schedule as records."""
-    values: list[bytes] = [b""] * (last - first)
-    kinds = planned.contents[first:last] * len(Side) + planned.sides[first:last]
-    groups = planned.streams[first:last].astype(np.int64) * 3 * len(Side) + kinds
+def encode_rows(plan: Plan, planned: Schedule) -> list[Sent]:
+    """Return consecutive rows of a plan's schedule as records."""
+    values: list[bytes] = [b""] * len(planned)
+    kinds = planned.contents * len(Side) + planned.sides
+    groups = planned.streams.astype(np.int64) * 3 * len(Side) + kinds
     for group in np.unique(groups):
         stream_index, kind = divmod(int(group), 3 * len(Side))
         rows = np.flatnonzero(groups == group)
         stream = plan.streams[stream_index]
         end_ms = plan.start + planned.ends_ms[stream_index]
-        encoded = _values(plan, stream, planned, first + rows, *divmod(kind, len(Side)), end_ms)
+        encoded = _values(plan, stream, planned, rows, *divmod(kind, len(Side)), end_ms)
         for row, value in zip(rows.tolist(), encoded, strict=True):
             values[row] = value
     topics = (plan.examples_topic, plan.labels_topic)
     keys = [stream.stream.encode() for stream in plan.streams]
-    times = (planned.times[first:last] + plan.start).tolist()
-    columns = (planned.sides[first:last].tolist(), planned.streams[first:last].tolist(), values, times)
+    times = (planned.times + plan.start).tolist()
+    columns = (planned.sides.tolist(), planned.streams.tolist(), values, times)
     return [Sent(topics[side], keys[stream], value, time) for side, stream, value, time in zip(*columns, strict=True)]
 
 
@@ -74,12 +79,18 @@ def _values(
     numbers = planned.numbers[rows]
     if content == GARBAGE:
         return _garbage(Draws("replay", plan.seed, stream.stream, "garbage bytes"), numbers.tolist())
-    prefix = id_prefix(plan, stream)
-    ids = [f"{prefix}{number}" for number in numbers.tolist()]
+    ids = _ids(plan, stream, numbers)
     if side == Side.EXAMPLES:
         features = stream.data.features[numbers % len(stream.data)]
         return encode_examples(stream.stream, ids, features, plan.wire_format)
     return encode_labels(stream.stream, ids, planned.labels[rows], wire_format=plan.wire_format)
+
+
+def _ids(plan: Plan, stream: StreamPlan, numbers: NDArray[np.int64]) -> list[str]:
+    if stream.data.ids is not None:
+        return [id_.decode() for id_ in stream.data.ids[numbers].tolist()]
+    prefix = id_prefix(plan, stream)
+    return [f"{prefix}{number}" for number in numbers.tolist()]
 
 
 def _garbage(draws: Draws, numbers: Sequence[int]) -> list[bytes]:

@@ -115,9 +115,14 @@ class LabelDelay:
             return str(self.negative)
         return f"positive={self.positive},negative={self.negative}"
 
-    def milliseconds(self, draws: Draws, labels: NDArray[np.int8], interval_ms: int) -> NDArray[np.int64]:
-        """Return the milliseconds from example to label, int64 `[n]`; example i uses the draws 2i and 2i + 1."""
-        uniforms = draws.uniforms(0, 2 * len(labels)).reshape(-1, 2)
+    def milliseconds(
+        self, draws: Draws, labels: NDArray[np.int8], interval_ms: int, first: int = 0
+    ) -> NDArray[np.int64]:
+        """Return the milliseconds from example to label, int64 `[n]`, for n examples from number `first` on.
+
+        Example i uses the draws 2i and 2i + 1.
+        """
+        uniforms = draws.uniforms(2 * first, 2 * len(labels)).reshape(-1, 2)
         negative = self.negative.milliseconds(uniforms[:, 0], uniforms[:, 1], interval_ms)
         if self.positive == self.negative:
             return negative

@@ -8,8 +8,10 @@ The values on the topics are, for each stream:
     labels topic   = labels.sent + faults.duplicate_labels + faults.conflicting_labels + faults.garbage_labels
                      + marks_per_topic
 
-The example with the number i has the id `id_prefix` + i and the timestamp `start_ms` + i * `interval_ms`. The lists of
-numbers name every record that a fault affected, so that a reader knows the outcome to expect for each.
+The example with the number i has the id `id_prefix` + i and the timestamp `start_ms` + i * `interval_ms`. In a file
+with ids or times of its own, rows have these, numbered in the order of time (of rows, where times are equal);
+`id_prefix` is then empty, and `interval_ms` the mean. The lists of numbers name every record that a fault affected, so
+that a reader knows the outcome to expect for each.
 
 `digest` is the SHA-256 over all records in the order of sending. Of each record it covers the topic (UTF-8) and a zero
 byte, the timestamp (int64), the length of the key (uint32), the key, the length of the value (uint32), and the value.
@@ -96,14 +98,14 @@ class StreamManifest:
     Attributes:
         stream: The name of the stream, which is the key of its records.
         data: The name of the data set, or the description of the synthetic stream.
-        source: `shipped`, `published` or `synthetic`.
+        source: `shipped`, `published`, `synthetic` or `file`.
         features: The number of features of an example.
         loops: How many times the data was sent, end to end.
         id_prefix: The beginning of all ids.
         start_ms: Event time of example 0.
         interval_ms: Event time from one example to the next.
         end_ms: The last event time, labels included: `time_ms` of the closing marks.
-        label_delay: The label delay as text.
+        label_delay: The label delay as text; `own times` if the data says when each label was known.
         unlabelled_share: The share of labels that the plan leaves out.
         examples: Distinct examples sent.
         labels: Distinct labels sent.

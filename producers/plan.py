@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_app.errors import ConfigurationError
 from stream_app.producers.datasets.base import DataSet
 from stream_app.producers.faults import NO_FAULTS, Faults
@@ -13,9 +16,6 @@ from stream_app.serialization.wire_format import WireFormat, single_object
 
 MAX_STREAMS = 1_000
 """The most streams of one replay; a task serves 100 by default."""
-
-MAX_EVENTS = 20_000_000
-"""The most examples of one replay, loops included; their schedule takes about 2 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,11 @@ class StreamPlan:
         unlabelled_share: The share of labels that are never sent, from 0 to 1.
         faults: Faults to inject.
         loops: How many times the data is sent, end to end.
-        interval_ms: Event time from one example to the next; None: the interval of the data set.
+        interval_ms: Event time from one example to the next; None: the interval of the data set. Data with times of
+            its own keeps them.
 
     Raises:
-        ConfigurationError: A value is out of bounds.
+        ConfigurationError: A value is out of bounds, or contradicts the data's own times or ids.
     """
 
     stream: str
@@ -56,6 +57,10 @@ class StreamPlan:
             raise ConfigurationError(f"{self.stream}: loops: {self.loops} must be at least 1")
         if self.interval < 1:
             raise ConfigurationError(f"{self.stream}: interval-ms: {self.interval} must be at least 1")
+        if self.interval_ms is not None and self.data.times_ms is not None:
+            raise ConfigurationError(f"{self.stream}: interval-ms: the data has times of its own")
+        if self.loops > 1 and self.data.ids is not None:
+            raise ConfigurationError(f"{self.stream}: loops: the data has ids of its own, which would come again")
 
     @property
     def interval(self) -> int:
@@ -66,6 +71,26 @@ class StreamPlan:
     def events(self) -> int:
         """The number of examples, loops included, before any is dropped."""
         return len(self.data) * self.loops
+
+    def classes(self, numbers: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Return the classes of these examples, int8 `[n]`; -1: the label is not known."""
+        return np.asarray(self.data.labels[numbers % len(self.data)])
+
+    def times_ms(self, numbers: NDArray[np.int64], origin_ms: int) -> NDArray[np.int64]:
+        """Return the event times of these examples, int64 `[n]`, counted from `Plan.origin_ms`."""
+        own = self.data.times_ms
+        return numbers * self.interval if own is None else self._own(own, numbers, origin_ms)
+
+    def label_times_ms(self, numbers: NDArray[np.int64], origin_ms: int) -> NDArray[np.int64] | None:
+        """Return when the labels of these examples are known, as `times_ms`; None: after the delay."""
+        own = self.data.label_times_ms
+        return None if own is None else self._own(own, numbers, origin_ms)
+
+    def _own(self, own_ms: NDArray[np.int64], numbers: NDArray[np.int64], origin_ms: int) -> NDArray[np.int64]:
+        """Return the data's own times; a loop begins one interval after the end of the loop before."""
+        loops, rows = np.divmod(numbers, len(self.data))
+        found: NDArray[np.int64] = own_ms[rows] - origin_ms + loops * (self.data.length_ms + self.interval)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +126,6 @@ class Plan:
             raise ConfigurationError(f"a replay has 1 to {MAX_STREAMS} streams, not {len(names)}")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigurationError(f"{twice[0]}: two streams have this name; rename one with stream=NAME")
-        if sum(stream.events for stream in self.streams) > MAX_EVENTS:
-            raise ConfigurationError(f"a replay has at most {MAX_EVENTS} examples; lower --limit or --loops")
         if self.rate is not None and self.speed is not None:
             raise ConfigurationError("set rate or speed, not both")
         for name, value in (("rate", self.rate), ("speed", self.speed)):
@@ -119,6 +142,12 @@ class Plan:
         if self.start_ms is None:
             raise ValueError("the plan has no start_ms")
         return self.start_ms
+
+    @property
+    def origin_ms(self) -> int:
+        """The first event time of the data that has times of its own, which is sent at `start_ms`; 0 if none has."""
+        own = (stream.data.times_ms for stream in self.streams)
+        return min((int(times[0]) for times in own if times is not None), default=0)
 
     @property
     def examples_topic(self) -> str:

@@ -1,32 +1,54 @@
 """Which record of a plan is sent when: columns of numbers, no bytes.
 
-All streams begin at the same event time. Each ends with a pair of `advance` marks, one on either topic, after all its
-records; their `time_ms` and timestamp are the stream's last event time.
+All streams begin at the same event time, except streams with times of their own, which keep their distances. Each ends
+with a pair of `advance` marks, one on either topic, after all its records; their `time_ms` and timestamp are the
+stream's last event time.
+
+The rows of a stream are made piece by piece and sorted outside of memory, so a replay may have any length.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.errors import ConfigurationError
 from stream_app.producers.draws import Draws
+from stream_app.producers.external_sort import RUN_ROWS, ExternalSort, Rows
 from stream_app.producers.faults import FURTHEST_EVENTS, LATEST_EVENTS
 from stream_app.producers.plan import Plan, StreamPlan
 from stream_app.records import Side
 
-RETENTION_SHARE = 0.9
-"""The share of the age that the topics accept and keep, which a replay may span; the rest remains for reading it."""
+PIECE_EXAMPLES = 1 << 17
+"""Examples whose rows are made at a time."""
 
 DATA, GARBAGE, MARK = range(3)
 """The content of a row of a schedule."""
 
+_ROW = np.dtype(
+    [
+        ("due", np.int64),
+        ("time", np.int64),
+        ("number", np.int64),
+        ("stream", np.int16),
+        ("side", np.int8),
+        ("part", np.int8),
+        ("content", np.int8),
+        ("label", np.int8),
+        ("repeat", np.bool_),
+    ]
+)
+"""A row of a schedule as it is sorted; `part` is the place in `_StreamScheduler.piece`."""
+
+_ORDER = ("due", "side", "stream", "part", "number")
+"""At equal times examples come first, then streams in the plan's order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Every record of a replay in the order of sending, in columns `[n]`; times count from the start of the replay.
+    """Records in the order of sending, in columns `[n]`; times count from the start of the replay.
 
     Attributes:
         times: int64, event time in milliseconds.
@@ -37,9 +59,7 @@ class Schedule:
         numbers: int64, the number of the example within its stream; -1 for a mark.
         labels: int8, the class that a label carries; -1 elsewhere.
         repeats: bool, whether the record repeats or contradicts an earlier one.
-        span_ms: The last event time.
-        ends_ms: The last event time of each stream.
-        dropped: The numbers of the dropped examples of each stream, ascending.
+        extent: The extent of the whole replay.
     """
 
     times: NDArray[np.int64]
@@ -50,12 +70,40 @@ class Schedule:
     numbers: NDArray[np.int64]
     labels: NDArray[np.int8]
     repeats: NDArray[np.bool_]
-    span_ms: int
-    ends_ms: tuple[int, ...]
-    dropped: tuple[NDArray[np.int64], ...]
+    extent: "Extent"
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def span_ms(self) -> int:
+        """The last event time of the replay."""
+        return self.extent.span_ms
+
+    @property
+    def ends_ms(self) -> tuple[int, ...]:
+        """The last event time of each stream."""
+        return self.extent.ends_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much a replay sends, and over which time.
+
+    Attributes:
+        records: The number of records, marks included.
+        ends_ms: The last event time of each stream.
+        dropped: The numbers of the dropped examples of each stream, ascending.
+    """
+
+    records: int
+    ends_ms: tuple[int, ...]
+    dropped: tuple[NDArray[np.int64], ...]
+
+    @property
+    def span_ms(self) -> int:
+        """The last event time."""
+        return max(self.ends_ms)
 
 
 class _Rows(NamedTuple):
@@ -93,66 +141,72 @@ def _make_rows(
     )
 
 
-def _concatenate(parts: Sequence[_Rows]) -> _Rows:
-    return _Rows._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-
-
 class _StreamScheduler:
     """The rows of one stream. Each purpose has a separate sequence of random numbers, indexed by example."""
 
-    def __init__(self, plan: StreamPlan, seed: int) -> None:
+    def __init__(self, plan: StreamPlan, seed: int, origin_ms: int) -> None:
         self._plan = plan
         self._seed = seed
+        self._origin_ms = origin_ms
+        self._every: NDArray[np.int64] = np.empty(0, np.int64)
+        self._last_ms = self._last_due = -(2**63)
 
     def _draws(self, purpose: str) -> Draws:
         return Draws("replay", self._seed, self._plan.stream, purpose)
 
-    def _chosen(self, purpose: str, share: float) -> NDArray[np.bool_]:
-        """Return for each example whether it is among a random share."""
-        if not share:
-            return np.zeros(self._plan.events, np.bool_)
-        return self._draws(purpose).uniforms(0, self._plan.events) < share
+    def _uniforms(self, purpose: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the random numbers of these examples of the piece."""
+        first = int(self._every[0])
+        return self._draws(purpose).uniforms(first, len(self._every))[numbers - first]
+
+    def _chosen(self, purpose: str, share: float, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return for each of these examples whether it is among a random share."""
+        return self._uniforms(purpose, numbers) < share if share else np.zeros(len(numbers), np.bool_)
 
     def _delays_ms(self, purpose: str, numbers: NDArray[np.int64], most: int) -> NDArray[np.int64]:
         """Return for each of these examples a time of 1 to `most` events, in milliseconds."""
-        events = 1 + np.floor(self._draws(purpose).uniforms(0, self._plan.events) * most).astype(np.int64)
-        return events[numbers] * self._plan.interval
+        return (1 + np.floor(self._uniforms(purpose, numbers) * most).astype(np.int64)) * self._plan.interval
 
-    def rows(self) -> tuple[_Rows, NDArray[np.int64]]:
-        """Return the rows of the stream in no particular order, and the numbers of the examples that were dropped."""
+    def piece(self, first: int, last: int) -> tuple[list[_Rows], NDArray[np.int64]]:
+        """Return the rows of the examples first .. last - 1, and the numbers of those that are dropped.
+
+        The rows are in parts, and in each part in the order of their numbers.
+        """
         plan, faults = self._plan, self._plan.faults
-        every = np.arange(plan.events)
-        times = every * plan.interval
-        classes = np.tile(plan.data.labels, plan.loops)
-        label_times = times + plan.delay.milliseconds(self._draws("delay"), classes, plan.interval)
-        dropped = self._chosen("dropped", faults.dropped)
-        comes = ~self._chosen("unlabelled", plan.unlabelled_share)
+        self._every = every = np.arange(first, last)
+        times = plan.times_ms(every, self._origin_ms)
+        classes = plan.classes(every)
+        label_times = plan.label_times_ms(every, self._origin_ms)
+        if label_times is None:
+            label_times = times + plan.delay.milliseconds(self._draws("delay"), classes, plan.interval, first)
+        is_dropped = self._chosen("dropped", faults.dropped, every)
+        comes = ~self._chosen("unlabelled", plan.unlabelled_share, every) & (classes >= 0)
 
-        sent, labelled = every[~dropped], every[comes]
-        examples = self._moved(_make_rows(times[sent], Side.EXAMPLES, sent), "example")
-        labels = self._moved(_make_rows(label_times[labelled], Side.LABELS, labelled, classes[labelled]), "label")
+        examples = self._moved(_make_rows(times[~is_dropped], Side.EXAMPLES, every[~is_dropped]), "example")
+        labels = self._moved(_make_rows(label_times[comes], Side.LABELS, every[comes], classes[comes]), "label")
         parts = [
             examples,
             labels,
             self._repeated(examples, "example again", faults.duplicates),
             self._repeated(labels, "label again", faults.duplicates),
             self._contradicted(self._repeated(labels, "contradiction", faults.conflicting_labels)),
-            self._garbage(times, every),
+            *self._garbage(times, every),
         ]
-        rows = _concatenate(parts)
-        return _concatenate([rows, self._marks(rows, last_ms=int(times[-1]))]), every[dropped]
+        self._last_ms = max(self._last_ms, int(times[-1]), *(int(part.times.max(initial=-1)) for part in parts))
+        self._last_due = max(self._last_due, 2 * int(times[-1]), *(int(part.dues.max(initial=-1)) for part in parts))
+        return parts, every[is_dropped]
 
     def _moved(self, rows: _Rows, what: str) -> _Rows:
         """Return the rows, of which some are sent late; their event time stays."""
         if not self._plan.faults.out_of_order:
             return rows
-        is_moved = self._chosen(f"{what} moved", self._plan.faults.out_of_order)[rows.numbers]
+        is_moved = self._chosen(f"{what} moved", self._plan.faults.out_of_order, rows.numbers)
         late = 2 * self._delays_ms(f"{what} moved by", rows.numbers, FURTHEST_EVENTS) + 1
         return rows._replace(dues=np.where(is_moved, rows.dues + late, rows.dues))
 
     def _repeated(self, rows: _Rows, purpose: str, share: float) -> _Rows:
         """Return a copy of some of the rows, with a later time and in any case sent after the first."""
-        picked = np.flatnonzero(self._chosen(purpose, share)[rows.numbers])
+        picked = np.flatnonzero(self._chosen(purpose, share, rows.numbers))
         chosen = _Rows._make(column[picked] for column in rows)
         if not len(picked):
             return chosen
@@ -165,90 +219,113 @@ class _StreamScheduler:
     def _contradicted(rows: _Rows) -> _Rows:
         return rows._replace(labels=(1 - rows.labels).astype(np.int8))
 
-    def _garbage(self, times: NDArray[np.int64], every: NDArray[np.int64]) -> _Rows:
-        chosen = every[self._chosen("garbage", self._plan.faults.garbage)]
-        on_labels = self._draws("garbage side").uniforms(0, len(every))[chosen] < 0.5
-        sides = ((Side.EXAMPLES, chosen[~on_labels]), (Side.LABELS, chosen[on_labels]))
-        return _concatenate([_make_rows(times[numbers], side, numbers, content=GARBAGE) for side, numbers in sides])
+    def _garbage(self, times: NDArray[np.int64], every: NDArray[np.int64]) -> list[_Rows]:
+        if not self._plan.faults.garbage:
+            return []
+        chosen = self._chosen("garbage", self._plan.faults.garbage, every)
+        on_labels = self._uniforms("garbage side", every) < 0.5
+        sides = ((Side.EXAMPLES, chosen & ~on_labels), (Side.LABELS, chosen & on_labels))
+        return [_make_rows(times[here], side, every[here], content=GARBAGE) for side, here in sides]
 
-    @staticmethod
-    def _marks(rows: _Rows, last_ms: int) -> _Rows:
-        """Return the closing pair of marks, after everything else and not before a dropped last example."""
-        end, due = rows.times.max(initial=last_ms), rows.dues.max(initial=2 * last_ms)
-        return _concatenate(
-            [
-                _make_rows(np.array([end]), side, np.array([-1]), content=MARK)._replace(dues=np.array([due + 1]))
-                for side in Side
-            ]
-        )
+    def marks(self) -> list[_Rows]:
+        """Return the closing pair of marks, after all pieces and not before a dropped last example."""
+        end, due = np.array([self._last_ms]), np.array([self._last_due + 1])
+        return [_make_rows(end, side, np.array([-1]), content=MARK)._replace(dues=due) for side in Side]
+
+    @property
+    def end_ms(self) -> int:
+        """The last event time of the pieces so far."""
+        return self._last_ms
+
+
+class SortedSchedule:
+    """All records of a plan in the order of sending, of which a part is in memory at a time.
+
+    Attributes:
+        extent: The extent of the replay.
+    """
+
+    def __init__(self, sort: ExternalSort, extent: Extent) -> None:
+        self._sort = sort
+        self.extent = extent
+
+    def chunks(self, most: int) -> Iterator[Schedule]:
+        """Yield the records, in chunks of at most `most`. May be called once."""
+        for block in self._sort.blocks():
+            for first in range(0, len(block), most):
+                yield _columns(block[first : first + most], self.extent)
+
+
+@contextmanager
+def sorted_schedule(
+    plan: Plan, piece_examples: int = PIECE_EXAMPLES, run_rows: int = RUN_ROWS
+) -> Iterator[SortedSchedule]:
+    """Make and sort the records of a plan; its temporary file ends with the context.
+
+    Args:
+        plan: What to send.
+        piece_examples: Examples whose rows are made at a time.
+        run_rows: Most rows that are sorted in memory.
+    """
+    with ExternalSort(_ROW, _ORDER, run_rows) as sort:
+        yield SortedSchedule(sort, _make_schedule(plan, sort, piece_examples))
+
+
+def _make_schedule(plan: Plan, sort: ExternalSort | None, piece_examples: int = PIECE_EXAMPLES) -> Extent:
+    """Add the records of a plan to a sort, or only measure them."""
+    records, ends_ms, dropped = 0, [], []
+    for index, stream in enumerate(plan.streams):
+        scheduler = _StreamScheduler(stream, plan.seed, plan.origin_ms)
+        mine = [np.empty(0, np.int64)]
+        for first in range(0, stream.events, piece_examples):
+            parts, missing = scheduler.piece(first, min(first + piece_examples, stream.events))
+            mine.append(missing)
+            records += _add(sort, parts, index)
+        records += _add(sort, scheduler.marks(), index)
+        ends_ms.append(scheduler.end_ms)
+        dropped.append(np.concatenate(mine))
+    return Extent(records, tuple(ends_ms), tuple(dropped))
+
+
+def _add(sort: ExternalSort | None, parts: Sequence[_Rows], stream: int) -> int:
+    """Add the rows of a piece to a sort; return their number."""
+    for number, part in enumerate(parts):
+        if sort is None:
+            break
+        rows = np.empty(len(part.times), _ROW)
+        for name, column in zip(("time", "due", "side", "content", "number", "label", "repeat"), part, strict=True):
+            rows[name] = column
+        rows["stream"], rows["part"] = stream, number
+        sort.add(rows)
+    return sum(len(part.times) for part in parts)
+
+
+def _columns(rows: Rows, extent: Extent) -> Schedule:
+    return Schedule(
+        times=rows["time"],
+        dues=rows["due"] // 2,
+        streams=rows["stream"],
+        sides=rows["side"],
+        contents=rows["content"],
+        numbers=rows["number"],
+        labels=rows["label"],
+        repeats=rows["repeat"],
+        extent=extent,
+    )
 
 
 def schedule(plan: Plan) -> Schedule:
-    """Return the schedule of a plan. At equal times examples come first, then streams in the plan's order."""
-    made = [_StreamScheduler(stream, plan.seed).rows() for stream in plan.streams]
-    rows = _concatenate([part for part, _ in made])
-    streams = np.repeat(np.arange(len(made), dtype=np.int16), [len(part.times) for part, _ in made])
-    order = np.lexsort((streams, rows.sides, rows.dues))
-    return Schedule(
-        times=rows.times[order],
-        dues=rows.dues[order] // 2,
-        streams=streams[order],
-        sides=rows.sides[order],
-        contents=rows.contents[order],
-        numbers=rows.numbers[order],
-        labels=rows.labels[order],
-        repeats=rows.repeats[order],
-        span_ms=int(rows.times.max()),
-        ends_ms=tuple(int(part.times.max()) for part, _ in made),
-        dropped=tuple(dropped for _, dropped in made),
-    )
+    """Return the complete schedule of a plan, in memory."""
+    with sorted_schedule(plan, run_rows=2**62) as made:
+        (whole,) = made.chunks(2**62)
+        return whole
+
+
+def extent_of(plan: Plan) -> Extent:
+    """Return how much a plan sends, and over which time, without sorting its records."""
+    return _make_schedule(plan, None)
 
 
 def span_ms(plan: Plan) -> int:
     """Return the event time from the first record of a plan to the last, in milliseconds."""
-    return schedule(plan).span_ms
-
-
-_ACCEPTED = "the topics accept and keep (message.timestamp.before.max.ms, retention.ms)"
-
-
-def fit_to_retention(plan: Plan, retention_ms: int, now_ms: int = 0) -> Plan:
-    """Return the plan with a span that the topics keep: halve the intervals that were not asked for until it fits.
-
-    Args:
-        plan: What to send.
-        retention_ms: How old a record may be that both topics accept and keep; negative: of any age.
-        now_ms: The time.
-
-    Raises:
-        ConfigurationError: The plan does not fit with any interval, or begins too early.
-    """
-    if plan.start_ms is not None and 0 <= retention_ms < now_ms - plan.start_ms:
-        raise ConfigurationError(
-            f"--start-ms {plan.start_ms}: that is {_duration(now_ms - plan.start_ms)} ago; {_ACCEPTED} records up to "
-            f"{_duration(retention_ms)} old. For history, create them with `areba topics create --retention`"
-        )
-    longest = int(retention_ms * RETENTION_SHARE)
-    span = span_ms(plan)
-    while retention_ms >= 0 and span > longest:
-        free = [stream.interval_ms is None and stream.interval > 1 for stream in plan.streams]
-        if not any(free):
-            raise ConfigurationError(
-                f"the streams span {_duration(span)} of event time; {_ACCEPTED} records up to"
-                f" {_duration(retention_ms)} old, of which a replay may take {RETENTION_SHARE:.0%}:"
-                " lower --interval-ms, --label-delay, --limit or --loops"
-            )
-        streams = (
-            replace(stream, data=replace(stream.data, interval_ms=stream.interval // 2)) if halve else stream
-            for stream, halve in zip(plan.streams, free, strict=True)
-        )
-        plan = replace(plan, streams=tuple(streams))
-        span = span_ms(plan)
-    return plan
-
-
-def _duration(milliseconds: int) -> str:
-    for unit, length in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):
-        if milliseconds >= 2 * length:
-            return f"{milliseconds / length:.1f} {unit}"
-    return f"{milliseconds / 1000:.1f} seconds"
+    return extent_of(plan).span_ms

@@ -204,7 +204,7 @@ class FencedError(RestartNeededError):
 
 
 class FencedAgainError(ArebaError):
-    """The worker was fenced within `transaction.timeout.ms` of a restart: another instance has this name."""
+    """The worker was fenced twice within five minutes, and not by a timeout: another worker has its name."""
 
     exit_code = 5
 

@@ -14,6 +14,9 @@ from ops.keeper import KeptProcess
 
 POLL_S = 0.02
 LIMIT_S = 300.0
+MARKERS = 10
+"""More than the records that a program's topics get before its first output: markers of transactions at its start."""
+
 NO_LEADER_CODES = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 CLOCK_HZ = os.sysconf("SC_CLK_TCK")
 
@@ -63,7 +66,7 @@ class Meter:
         self._consumer = Consumer({"bootstrap.servers": servers, "group.id": "peers-meter"})
 
     def samples(self, process: KeptProcess, records: int) -> list[Sample]:
-        """Return the samples of a process from its first record until the topics have this many records.
+        """Return the samples of a process from its first outputs until the topics have this many records.
 
         Raises:
             ChildProcessError: The process ended.
@@ -73,7 +76,7 @@ class Meter:
         end_s = time.monotonic() + LIMIT_S
         while True:
             now_s, high = time.monotonic(), self._records()
-            if high and (not found or high != found[-1].records):
+            if high > MARKERS and (not found or high != found[-1].records):
                 found.append(Sample(now_s, high, cpu_s(process.pid), cpu_s(self._broker)))
             if high >= records:
                 return found

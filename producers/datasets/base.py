@@ -18,6 +18,10 @@ DEFAULT_INTERVAL_MS = 1_000
 """Event time between two examples of data without timestamps. With it, a delay in seconds is a delay in events."""
 
 
+_PIECE_ROWS = 1 << 16
+"""Rows that are checked at a time: the features may be a memory map that is larger than memory."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DataSet:
     """Examples with their classes, in order, and the network that the paper (section on compared methods) uses.
@@ -25,7 +29,7 @@ class DataSet:
     Attributes:
         name: The name under which it was loaded.
         features: float32 `[n, d]`, finite, preprocessed.
-        labels: int8 `[n]`, the class that a producer sends; 1 is the positive one.
+        labels: int8 `[n]`, the class that a producer sends; 1 is the positive one, and -1 is sent without a label.
         clean_labels: int8 `[n]`, the class before label noise; None: there is no noise.
         preprocessing: How `features` were made from the source, in words.
         source: `shipped`, `published` (from `AREBA_DATA_DIR`) or `synthetic`.
@@ -34,7 +38,12 @@ class DataSet:
         l2: Weight of the sum of squared hidden-layer weights in the loss.
         drift_kind: `prior`, `likelihood` or `posterior`; None: no drift is known.
         drift_step: The number of the first example after the drift.
-        interval_ms: Event time from one example to the next.
+        interval_ms: Event time from one example to the next; with `times_ms`, on average.
+        times_ms: int64 `[n]`, event times since 1970, ascending; None: one example in each interval.
+        label_times_ms: int64 `[n]`, when the label was known, since 1970; None: after a delay.
+        ids: bytes `[n]`, ids in UTF-8; None: a replay makes them.
+
+    An array may be a memory map.
     """
 
     name: str
@@ -49,6 +58,9 @@ class DataSet:
     drift_kind: str | None = None
     drift_step: int | None = None
     interval_ms: int = DEFAULT_INTERVAL_MS
+    times_ms: NDArray[np.int64] | None = None
+    label_times_ms: NDArray[np.int64] | None = None
+    ids: NDArray[np.bytes_] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -56,11 +68,14 @@ class DataSet:
             raise DataSetError(
                 f"{self.name}: features must be float32 [n, d], not {self.features.dtype} {self.features.shape}"
             )
-        if not np.isfinite(self.features).all():
+        pieces = (self.features[first : first + _PIECE_ROWS] for first in range(0, n, _PIECE_ROWS))
+        if not all(np.isfinite(piece).all() for piece in pieces):
             raise DataSetError(f"{self.name}: features must be finite")
+        if self.label_times_ms is not None and self.times_ms is None:
+            raise DataSetError(f"{self.name}: times of labels need times of examples")
         for labels in (self.labels, self.clean_labels):
-            if labels is not None and (labels.dtype != np.int8 or len(labels) != n or ((labels | 1) != 1).any()):
-                raise DataSetError(f"{self.name}: classes must be int8, 0 or 1, one for each example")
+            if labels is not None and (labels.dtype != np.int8 or len(labels) != n or not _are_classes(labels)):
+                raise DataSetError(f"{self.name}: classes must be int8, 0 or 1 (-1: not known), one for each example")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,6 +84,11 @@ class DataSet:
     def dimension(self) -> int:
         """The number of features of an example."""
         return int(self.features.shape[1])
+
+    @property
+    def length_ms(self) -> int:
+        """The time from the first example to the last, if the data has times of its own."""
+        return 0 if self.times_ms is None else int(self.times_ms[-1]) - int(self.times_ms[0])
 
     def prefix(self, count: int) -> Self:
         """Return a data set of the first `count` examples, or of all if there are fewer."""
@@ -79,9 +99,16 @@ class DataSet:
             features=self.features[:count],
             labels=self.labels[:count],
             clean_labels=clean,
+            times_ms=None if self.times_ms is None else self.times_ms[:count],
+            label_times_ms=None if self.label_times_ms is None else self.label_times_ms[:count],
+            ids=None if self.ids is None else self.ids[:count],
             drift_kind=self.drift_kind if drifts else None,
             drift_step=self.drift_step if drifts else None,
         )
+
+
+def _are_classes(labels: NDArray[np.int8]) -> bool:
+    return not len(labels) or (int(labels.min()) >= -1 and int(labels.max()) <= 1)
 
 
 @dataclass(frozen=True, slots=True)

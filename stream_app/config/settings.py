@@ -49,7 +49,7 @@ class ApplicationSettings(Settings):
     """The names of the application and of this process.
 
     Attributes:
-        id: The consumer group, the seed of the models, and a part of the names of the application's topics.
+        id: The consumer group, a part of the seed of each learner, and a part of the names of the application's topics.
         instance: The name of this worker among all workers; by default the name of the host.
     """
 

@@ -72,7 +72,7 @@ class JoinSettings(Settings):
     """How long and how much the join remembers of each stream. Times are event time.
 
     Attributes:
-        ttl_ms: How long an example waits for its label, and a label for its example.
+        ttl_ms: How long an example waits for its label, and a label for its example, besides `max_clock_lead_ms`.
         max_clock_lead_ms: How far a producer's clock may run ahead without making records expire that are on time; the
             input topics' `message.timestamp.after.max.ms` must not be larger.
         max_pending_per_stream: Most examples that wait for labels; above it, the oldest is evicted.

@@ -54,6 +54,7 @@ class OwnedTask:
         clock: A monotonic clock.
         trimmer: Deletes progress of the task that no restore needs.
         placement: Knows which streams belong to the task.
+        topic_ids: The ids of all topics when the restore began, by name.
 
     Attributes:
         number: The number of the task.
@@ -64,7 +65,13 @@ class OwnedTask:
     """
 
     def __init__(
-        self, restore: Restore, generation: int, clock: Clock, trimmer: ProgressTrimmer, placement: Placement
+        self,
+        restore: Restore,
+        generation: int,
+        clock: Clock,
+        trimmer: ProgressTrimmer,
+        placement: Placement,
+        topic_ids: Mapping[str, str],
     ) -> None:
         self.number = restore.request.number
         self.inputs = restore.request.inputs
@@ -74,6 +81,7 @@ class OwnedTask:
         self.report = restore.report
         self.trimmer = trimmer
         self.placement = placement
+        self.topic_ids = topic_ids
         self._clock = clock
         self._work: _Work = _Restoring(restore, restore.run())
 

@@ -176,9 +176,8 @@ class OwnedTasks:
             Times.of(settings),
         )
         trimmer = ProgressTrimmer(ports.cluster, ports.clock, inputs, TopicPartition(self._topics.progress, number))
-        return OwnedTask(
-            restore, self._generation, ports.clock, trimmer, Placement(number, self.topic_watch.identity.partitions)
-        )
+        placement = Placement(number, identity.partitions)
+        return OwnedTask(restore, self._generation, ports.clock, trimmer, placement, self.topic_watch.topic_ids)
 
     def _add(self, task: OwnedTask) -> None:
         self._tasks[task.number] = task

@@ -109,25 +109,27 @@ class Restorer:
                 self._ports.cluster, lambda cluster: cluster.ends([place])[place].high
             )
             self._failed.append(_Failed(task, error, end))
+            self._tasks.topic_watch.expire()
         return worked
 
     def _judge(self) -> None:
-        """Park the tasks that could not be restored, unless somebody has written to their progress meanwhile.
+        """Park the tasks that could not be restored, unless what they have read has changed meanwhile.
 
         A worker that was frozen for long reads the records of the next owner. That is no damage: the next poll reports
-        that the task was revoked.
+        that the task was revoked. A topic that was deleted and created again has other offsets than those that the
+        restore began with; a new restore begins with the new ones.
 
         Raises:
             ForeignRecordsError: Another application writes to the output topics.
         """
         for failed in tuple(self._failed):
             task, end = failed.task, failed.end.answer()
-            if end is None:
+            if end is None or not self._tasks.topic_watch.is_read():
                 continue
             self._failed.remove(failed)
             if not self._tasks.owns(task):
                 continue
-            if end != task.position.progress_end:
+            if end != task.position.progress_end or self._tasks.topic_watch.replaced(task):
                 self._tasks.renew(task.number)
             elif isinstance(failed.problem, ForeignRecordsError):
                 raise failed.problem
@@ -139,7 +141,7 @@ class Restorer:
         for line in task.report.replaced:
             self._observer.emit(events.TopicReplaced(task.number, line))
         for line in task.report.damage:
-            self._observer.emit(events.SnapshotDamaged(task.number, line))
+            self._observer.emit(events.Damaged(task.number, line))
 
     def _begin(self, task: OwnedTask) -> None:
         """Report the end of a restore."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stream_app.producers.faults import Faults
 from stream_app.producers.label_delay import parse_label_delay
 from stream_app.producers.plan import Plan, StreamPlan
-from stream_app.producers.schedule import DATA, MARK, schedule
+from stream_app.producers.schedule import DATA, MARK, extent_of, schedule, sorted_schedule
 from stream_app.producers.synthetic import Drift, SyntheticSpec, generate, synthetic
 from stream_app.records import Side
 
@@ -82,7 +82,7 @@ def test_a_schedule_is_complete_and_in_order(plan: Plan) -> None:
             place = dict(zip(planned.numbers[first].tolist(), first.tolist(), strict=True))
             assert all(place[planned.numbers[row]] < row for row in rows[planned.repeats[rows]])
         sent = planned.numbers[mine[(contents == DATA) & (sides == Side.EXAMPLES) & ~planned.repeats[mine]]]
-        assert sorted([*sent.tolist(), *planned.dropped[index].tolist()]) == list(range(stream.events))
+        assert sorted([*sent.tolist(), *planned.extent.dropped[index].tolist()]) == list(range(stream.events))
 
 
 @given(plans())
@@ -95,3 +95,16 @@ def test_without_faults_event_time_never_goes_back(plan: Plan) -> None:
     planned = schedule(calm)
     assert (np.diff(planned.times) >= 0).all()
     assert len(planned) == sum(2 * stream.events + 2 for stream in calm.streams)
+
+
+@given(plans(), st.integers(1, 90), st.integers(1, 90))
+@settings(max_examples=40, deadline=None)
+def test_a_schedule_is_the_same_in_any_pieces_and_runs(plan: Plan, piece: int, run_rows: int) -> None:
+    """A long replay is planned in pieces and sorted on disk; it must send what a replay in memory would send."""
+    whole = schedule(plan)
+    with sorted_schedule(plan, piece, run_rows) as planned:
+        chunks = list(planned.chunks(7))
+    assert planned.extent.records == len(whole)
+    assert planned.extent.ends_ms == whole.ends_ms == extent_of(plan).ends_ms
+    for name in ("times", "dues", "streams", "sides", "contents", "numbers", "labels", "repeats"):
+        assert (np.concatenate([getattr(chunk, name) for chunk in chunks]) == getattr(whole, name)).all(), name

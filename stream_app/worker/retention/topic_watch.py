@@ -29,18 +29,19 @@ class TopicWatch:
     Attributes:
         identity: The number of all tasks, recorded in progress, and the ids of the topics when they were last read;
             unknown before `begin`.
+        topic_ids: The ids of all topics when they were last read, by name.
         dead_letter_bytes: The largest batch that the topic of the dead letters then accepted.
     """
 
     def __init__(self, cluster: RetentionCluster, config: Config, observer: Observer) -> None:
         self.identity = UNKNOWN
+        self.topic_ids: Mapping[str, str] = {}
         self.dead_letter_bytes = 0
         self._cluster = cluster
         self._config = config
         self._topics = config.topics
         self._observer = observer
         self._reported: tuple[str, ...] = ()  # the problems of the topics that were logged last
-        self._ids: Mapping[str, str] = {}  # of all topics
         self._reading: Question[RetentionCluster, Mapping[str, TopicInfo]] | None = None
         self._asking: Question[RetentionCluster, Mapping[str, TopicInfo]] | None = None
         self._starts: Question[RetentionCluster, Mapping[TopicPartition, int]] | None = None
@@ -84,7 +85,9 @@ class TopicWatch:
         self.identity = Identity(self.identity.partitions, (examples, labels), output_ids(found, self._topics))
         if self._topics.dead_letters in found:
             self.dead_letter_bytes = largest_batch_bytes(found[self._topics.dead_letters])
-        self._ids = {**self._ids, **{name: topic.topic_id for name, topic in found.items()}}
+        topic_ids = {name: topic.topic_id for name, topic in found.items()}
+        if topic_ids != self.topic_ids:
+            self.topic_ids = topic_ids
         self._report(found)
 
     def _report(self, found: Mapping[str, TopicInfo]) -> None:
@@ -94,6 +97,13 @@ class TopicWatch:
             for line in lines:
                 self._observer.emit(events.TopicsAtRisk(line))
         self._reported = lines
+
+    def replaced(self, task: OwnedTask) -> frozenset[str]:
+        """Return the topics that were deleted and created again after the restore of a task began."""
+        if task.topic_ids is self.topic_ids:
+            return frozenset()  # as nearly always; there can be hundreds of tasks
+        now = self.topic_ids.items()
+        return frozenset(name for name, topic_id in now if topic_id and topic_id != task.topic_ids.get(name))
 
     def look(
         self, now_s: float, tasks: Sequence[OwnedTask], renew: Callable[[int], None], watch: TransactionWatch
@@ -109,27 +119,26 @@ class TopicWatch:
             renew: Restores a task from its beginning.
             watch: Forgets what was written to a topic that is gone.
         """
-        self.is_read()
-        changed, changelog = self.replaced(now_s), self._topics.changelog
-        for task in tasks if changed else ():
-            if changed != {changelog} and (task.state is TaskState.LIVE or task.state.is_restoring):
+        self._ask(now_s)
+        for task in tasks:
+            changed = self.replaced(task)
+            if changed - {self._topics.changelog} and (task.state is TaskState.LIVE or task.state.is_restoring):
                 renew(task.number)
-            elif task.state is TaskState.LIVE:
-                problem = f"{changelog} was deleted and created again: a snapshot follows"
+            elif changed == {self._topics.changelog} and task.state is TaskState.LIVE:
+                problem = f"{self._topics.changelog} was deleted and created again: a snapshot follows"
                 self._observer.emit(events.TopicReplaced(task.number, problem))
+                task.topic_ids = self.topic_ids
                 task.live.snapshots.lose()
                 task.live.unnamed_ends = None
                 watch.forget_unread(task.number)
 
-    def replaced(self, now_s: float) -> frozenset[str]:
-        """Return the topics that were deleted and created again since their ids were read; do not wait for a broker.
-
-        Args:
-            now_s: The monotonic time.
-        """
+    def _ask(self, now_s: float) -> None:
+        """Read the topics at intervals; never wait for them."""
+        if not self.is_read():
+            return  # they are being read anyway
         if self._asking is None:
-            if now_s < self._asked_s + ASK_INTERVAL_S or not self.is_read():
-                return frozenset()
+            if now_s < self._asked_s + ASK_INTERVAL_S:
+                return
             self._asked_s = now_s
             self._asking = Question(self._cluster, lambda cluster: cluster.topics(self._topics))
         try:
@@ -137,12 +146,7 @@ class TopicWatch:
         except TopicError as problem:
             self._asking = None
             LOGGER.debug("the topics cannot be read: %s", problem)
-            return frozenset()
-        if found is None:
-            return frozenset()
-        self._asking = None
-        self._report(found)
-        ids = {name: topic.topic_id for name, topic in found.items()}
-        changed = frozenset(name for name, known in ids.items() if known and known != self._ids.get(name, known))
-        self._ids = {**self._ids, **ids}
-        return changed
+            return
+        if found is not None:
+            self._asking = None
+            self._take(found)

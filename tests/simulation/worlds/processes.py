@@ -44,7 +44,7 @@ class Trace(logging.Handler):
 
 COUNTED: Mapping[type[events.Event], Event] = {
     events.TaskContinued: Event.CONTINUED,
-    events.SnapshotDamaged: Event.OUTDATED,  # of a frozen process: the next owners have dropped it in the meantime
+    events.Damaged: Event.OUTDATED,  # of a frozen process: the next owners have dropped it in the meantime
     events.SnapshotComplete: Event.SAVED,
     events.Purged: Event.PURGED,
     events.Hanging: Event.HELD,

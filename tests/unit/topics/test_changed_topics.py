@@ -79,6 +79,22 @@ def test_outputs_that_were_created_again(names: Sequence[str], when: str, caplog
     assert all(view.problem is None for view in inspect(world.cluster, world.config).tasks)
 
 
+@pytest.mark.parametrize("turns", range(1, 16, 2))
+def test_outputs_that_are_created_again_while_tasks_are_restored(turns: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The restore began with offsets of the deleted topics; a new restore begins, and no task is parked."""
+    world, member = _world(snapshot_after_ms=3_600_000)
+    digests = [task.live.task.model_digests() for task in member.tasks]
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
+    member = started(world.worker())
+    for _ in range(turns):
+        member.turn()
+    _recreate(world, OUTPUTS)
+    world.clock.advance(ASK_INTERVAL_S + 1)
+    take_turns(member, until=_reaches(member, COUNT))
+    assert "parked" not in caplog.text
+    assert [task.live.task.model_digests() for task in member.tasks] == digests
+
+
 @pytest.mark.parametrize("names", [["examples"], ["labels"], ["examples", "labels"]])
 def test_inputs_that_were_created_again_are_other_topics(
     names: Sequence[str], caplog: pytest.LogCaptureFixture

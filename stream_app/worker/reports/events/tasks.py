@@ -50,9 +50,13 @@ class Restoring(TaskEvent):
     goal: tuple[int, int]
 
 
-@event("damaged", ERROR, " task={task}: {problem}; continuing without this snapshot")
-class SnapshotDamaged(TaskEvent):
-    """A snapshot cannot be read. The task is restored from an older snapshot, or from the first offset."""
+@event("damaged", ERROR, " task={task}: {problem}; continuing without it")
+class Damaged(TaskEvent):
+    """A snapshot or committed outputs cannot be read.
+
+    Without a snapshot, the task is restored from an older snapshot, or from the first offset. Outputs are lost if their
+    inputs are gone as well; the line names the topic and the commits.
+    """
 
     problem: str
 
