@@ -105,7 +105,7 @@ class Labelled(NamedTuple):
     corrections: Longs
 
 
-class Predicted(NamedTuple):
+class PastAnswers(NamedTuple):
     """What a learner had predicted for k labels.
 
     Attributes:
@@ -221,7 +221,7 @@ def run(
     sums: Longs,
     factors: NDArray[np.float64],
     labelled: Labelled,
-    predicted: Predicted,
+    predicted: PastAnswers,
     after: NDArray[np.float64],
     reported: NDArray[np.float64],
 ) -> None:
@@ -292,18 +292,18 @@ class Prequential:
         """
         after = np.empty((len(self._sums), len(labels), len(COLUMNS)))
         bins = score_bins(predicted.astype(np.float32) if scores is None else scores)
-        self._run(labels, Predicted(predicted, bins), after, 0)
+        self._run(labels, PastAnswers(predicted, bins), after, 0)
         return after
 
     def report(self) -> NDArray[np.float64]:
         """Return the numbers of each window, float64 `[w, 8]`, by `REPORT_COLUMNS`."""
         nothing = np.zeros(0, np.int8)
         after = np.empty((len(self._sums), 0, len(COLUMNS)))
-        [report] = self._run(nothing, Predicted(nothing, np.zeros(0, np.uint8)), after, 1)
+        [report] = self._run(nothing, PastAnswers(nothing, np.zeros(0, np.uint8)), after, 1)
         return np.asarray(report)
 
     def _run(
-        self, labels: NDArray[np.int8], predicted: Predicted, after: NDArray[np.float64], reports: int
+        self, labels: NDArray[np.int8], predicted: PastAnswers, after: NDArray[np.float64], reports: int
     ) -> NDArray[np.float64]:
         bounds, none = np.array([0, len(labels)], np.int64), np.zeros(2, np.int64)
         reported = np.empty((reports, len(self._sums), len(REPORT_COLUMNS)))

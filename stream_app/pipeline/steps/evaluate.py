@@ -17,7 +17,7 @@ from stream_app.pipeline.prequential import (
     REPORT_COLUMNS,
     UNPREDICTED,
     Labelled,
-    Predicted,
+    PastAnswers,
     factors_of,
 )
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
@@ -70,7 +70,7 @@ def evaluate(
     memory = degradation.memory_of(settings.fading_factors[MAIN_WINDOW])
     for k in range(learners):
         own, own_monitors = (np.ascontiguousarray(addresses[:, k]) for addresses in (sums, monitors))
-        prequential.run(own, factors, labelled, Predicted(predicted[k], bins[k]), after, reported[k])
+        prequential.run(own, factors, labelled, PastAnswers(predicted[k], bins[k]), after, reported[k])
         if method:
             degradation.run(own_monitors, method, memory, labelled, predicted[k], after[MAIN_WINDOW], changes[k])
     return Scores(positions, reported, changes)
