@@ -187,7 +187,7 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
     texts = schemas.sources()
     example_schema, label_schema, prediction_schema, outcome_schema = (
         fastavro.parse_schema(json.loads(texts[name]))
-        for name in (("example", 1), ("label", 1), ("prediction", 2), ("outcome", 1))
+        for name in (("example", 1), ("label", 1), ("prediction", 1), ("outcome", 1))
     )
     model = Areba(inputs.stream)
     pending: dict[str, tuple[torch.Tensor, float]] = {}
@@ -208,16 +208,16 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
         score = model.predict(features)
         pending[record["id"]] = features, score
         head = {"stream": record["stream"], "id": record["id"], "learner": "areba", "champion": True}
-        return write(
-            prediction_schema, {**head, "score": score, "predicted_class": int(score > 0.5), "model_version": 0}
-        )
+        rest = {"score": score, "predicted_class": int(score > 0.5), "model_version": 0, "event_time_ms": 1}
+        return write(prediction_schema, {**head, **rest})
 
     def on_label(value: bytes) -> bytes:
         record = read(label_schema, value)
         features, score = pending.pop(record["id"])
         model.learn(features, record["label"])
         head = {"stream": record["stream"], "id": record["id"], "outcome": "joined", "label": record["label"]}
-        rest = {"learner": "areba", "score": score, "delay_ms": 1, "example_offset": 1, "label_offset": 1}
+        offsets = {"example_offset": 1, "label_offset": 1}
+        rest = {"learner": "areba", "score": score, "delay_ms": 1, **offsets, "event_time_ms": 1}
         return write(outcome_schema, {**head, **rest})
 
     def run() -> int:

@@ -139,8 +139,7 @@ def test_memory_holds_a_part_of_the_rows(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_sorted_file_needs_no_second_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most files are sorted already, and large ones take long enough."""
-    monkeypatch.setattr(source._Table, "_report", None)
-    monkeypatch.setattr(source, "_pieces", None)
+    monkeypatch.setattr(ExternalSort, "add", None)
     path = tmp_path / "rows.csv"
     path.write_text("at,x\n1,1\n1,2\n3,3\n")
     assert Heard().read(path, time="at", features=("x",)).features.tolist() == [[1], [2], [3]]
