@@ -232,16 +232,23 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class MetricWindow:
-    """How well a learner recognises each class, by the labels so far, faded with one factor.
+    """How good a learner's predictions are, by the labels so far, faded with one factor.
 
-    `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
-    prequential sums: counts of correct predictions and of labels of each class.
+    Figures are None until both classes were seen; `precision` also while no example is predicted as class 1.
+    `prevalence` is the share of class 1, which `precision`, `f1`, `kappa` and `average_precision` depend on.
+    `..._correct` and `..._total` are the prequential sums: counts of correct predictions and of labels of each class.
     """
 
     fading_factor: float
     recall: float | None
     specificity: float | None
     gmean: float | None
+    prevalence: float | None
+    precision: float | None
+    f1: float | None
+    kappa: float | None
+    roc_auc: float | None
+    average_precision: float | None
     positive_correct: float
     positive_total: float
     negative_correct: float

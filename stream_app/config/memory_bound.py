@@ -4,7 +4,7 @@ With d features (`limits.max_features` where a stream names none), L learners, S
 the bounds on pending, waiting and closed, R records in a batch, B bytes of labels that wait, and Y learners RELAY:
 
     stream   = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L + 8 Y)  slots: they double, and are free again after a batch
-             + 2 (C + 1) x 106                              closed; 130 with `corrections` = `correct`
+             + 2 (C + 1) x 106                              closed; 146 with `corrections` = `correct`
              + 64 (P + W + C + R)                           table of ids: 16 bytes, at most a quarter used
              + B + 300 W + 20,000 + its learners
     B        = the lesser of W x the largest record of the topic, and join.max_waiting_bytes_per_stream
@@ -29,7 +29,7 @@ _SLOT_BYTES = _ID_BYTES + 70
 """A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
 _CLOSED_BYTES = _ID_BYTES + 34
 """A closed example: id, hashes, class, revision, outcome, time."""
-_CORRECTION_BYTES = 24
+_CORRECTION_BYTES = 40
 """With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
 TABLE_BYTES = 64
 """An id's share of the hash table: 16 bytes, of which at least a quarter is used after growing."""

@@ -128,6 +128,8 @@ class MetricSettings(Settings):
         fading_factors: Fading factors of 1 to 8 windows: different numbers above 0 up to 1; 1 never forgets. A record
             of metrics has the figures of each window. The first is the main window, which the change detector, `areba
             watch`, the dashboard and Prometheus use.
+        prevalence_fading_factor: How all labels fade from which the share of class 1 is estimated, which precision, F1,
+            kappa and average precision need; a window whose fading factor is nearer to 1 uses that.
         change_detector: The method that detects that a learner has become worse at recognising a class.
     """
 
@@ -135,6 +137,7 @@ class MetricSettings(Settings):
 
     every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
     fading_factors: Annotated[FadingFactors, Change.FIXED] = (0.99,)
+    prevalence_fading_factor: Annotated[_FadingFactor, Change.FIXED] = 0.9995
     change_detector: ChangeDetector = "hddm"
 
 

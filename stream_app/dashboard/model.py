@@ -18,7 +18,7 @@ MAX_POINTS = 300
 """Rows of a curve; a chart on a usual screen is about 600 pixels wide."""
 
 MAX_CURVES = 4_000
-"""Learners that have curves: 1,000 streams of 4 learners with full curves and `MAX_MARKS` marks take 99 MB.
+"""Learners that have curves: 1,000 streams of 4 learners with full curves and `MAX_MARKS` marks take 118 MB.
 
 Further learners have their newest figures."""
 
@@ -28,7 +28,7 @@ MAX_MARKS = 100
 STALLED_S = 10.0
 """A stream is stalled if its task has unprocessed examples and has committed nothing for this long."""
 
-LEARNER_COLUMNS = ("time_ms", "gmean", "recall", "specificity")
+LEARNER_COLUMNS = ("time_ms", "gmean", "recall", "specificity", "precision", "roc_auc")
 STREAM_COLUMNS = ("time_ms", "positive_size", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99")
 WORK_COLUMNS = ("time_ms", "labelled_per_s", "lag_s", "pending")
 
@@ -125,7 +125,7 @@ class DashboardModel(LiveModel):
             self._curves += 1
             history.learners[metric.learner] = Series(len(LEARNER_COLUMNS), MAX_POINTS)
         window = metric.main_window
-        history.learners[metric.learner].add(time_ms, window.gmean, window.recall, window.specificity)
+        history.learners[metric.learner].add(time_ms, *(getattr(window, name) for name in LEARNER_COLUMNS[1:]))
         if metric.champion:
             history.course.add(
                 time_ms, metric.positive_size, metric.delay_ms_p50, metric.delay_ms_p90, metric.delay_ms_p99

@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from stream_app.join.score_bins import WORDS
 from stream_app.records import MAX_LEARNERS, Cause, OutcomeKind, Reason
 
 MAX_EVICTIONS = 10_000
@@ -99,14 +100,16 @@ class Evaluation(IntEnum):
         POSITIVES_THEN: Labels of class 1, likewise.
         ANSWERS: A bit for each learner that had predicted class 1; from bit `NO_ANSWER` on, a bit for each learner that
             had predicted nothing.
+        SCORE_BINS: The bins of the learners' scores, a byte each, in `score_bins.WORDS` columns from this on.
     """
 
     NEGATIVES_THEN = 0
     POSITIVES_THEN = 1
     ANSWERS = 2
+    SCORE_BINS = 3
 
 
-EVALUATION_COLUMNS = len(Evaluation)
+EVALUATION_COLUMNS = Evaluation.SCORE_BINS + WORDS
 
 NO_EVALUATION = -1
 """See `Evaluation.NEGATIVES_THEN`."""
@@ -145,6 +148,7 @@ class Amendment(IntEnum):
         NEW_AGE: Labels of the new class since then.
         LEFT: How many examples are still of the old class.
         ANSWERS: `Evaluation.ANSWERS` of the example.
+        SCORE_BINS: `Evaluation.SCORE_BINS` of the example, in `score_bins.WORDS` columns from this on.
     """
 
     SLOT = 0
@@ -154,9 +158,10 @@ class Amendment(IntEnum):
     NEW_AGE = 4
     LEFT = 5
     ANSWERS = 6
+    SCORE_BINS = 7
 
 
-AMENDMENT_COLUMNS = len(Amendment)
+AMENDMENT_COLUMNS = Amendment.SCORE_BINS + WORDS
 
 # Values of `outcome_kinds` and `dead_reasons`, as compiled code writes them.
 JOINED_KIND, DUPLICATE_KIND = np.uint8(OutcomeKind.JOINED), np.uint8(OutcomeKind.DUPLICATE)

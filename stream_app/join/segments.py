@@ -44,6 +44,7 @@ from stream_app.join.layout import (
 )
 from stream_app.join.output import JoinOutput, add_report
 from stream_app.join.rules import apply_record
+from stream_app.join.score_bins import WORDS, packed_bin
 from stream_app.records import ID_WORDS, NO_LONG, Bytes, Integers
 
 # Before a call --------------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
 
 @inlined_without_refcounts
 def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
-    """Keep what was predicted with the closed ids of one segment, and fill `Amendment.ANSWERS` of its amendments.
+    """Keep what was predicted with the closed ids of one segment, and fill the answers of its amendments.
 
     Call it only with corrections, and once for each segment, after all learners of the stream have answered.
 
@@ -222,9 +223,18 @@ def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
             for learner in range(len(state.classes)):
                 answers |= np.int64(state.classes[learner, slot] == 1) << learner
                 answers |= np.int64(state.classes[learner, slot] < 0) << (NO_ANSWER + learner)
-            state.closed_evaluations[number % ring, Evaluation.ANSWERS] = answers
+            closed = number % ring
+            state.closed_evaluations[closed, Evaluation.ANSWERS] = answers
+            for word in range(WORDS):
+                state.closed_evaluations[closed, Evaluation.SCORE_BINS + word] = 0
+            for learner in range(len(state.scores)):
+                packed = packed_bin(state.scores[learner, slot], learner)
+                state.closed_evaluations[closed, Evaluation.SCORE_BINS + learner // 8] |= packed
             number += 1
         while amendment < amendments and out.amendments[amendment, Amendment.OUTCOME] == row:
             closed = out.amendments[amendment, Amendment.NUMBER] % ring
             out.amendments[amendment, Amendment.ANSWERS] = state.closed_evaluations[closed, Evaluation.ANSWERS]
+            for word in range(WORDS):
+                kept = state.closed_evaluations[closed, Evaluation.SCORE_BINS + word]
+                out.amendments[amendment, Amendment.SCORE_BINS + word] = kept
             amendment += 1

@@ -9,7 +9,7 @@ from stream_app.monitor.figures import LiveFigures, StreamFigures
 from stream_app.records import Metric
 from stream_app.terminal import printable, simple_table
 
-COLUMNS = ("stream", "learner", "G-mean", "recall", "specif.", "labels/s", "lag s", "pending", "dead", "changes")
+COLUMNS = ("stream", "learner", "G-mean", "recall", "precis.", "labels/s", "lag s", "pending", "dead", "changes")
 """`labels/s`, `lag s`, `pending` and `dead` belong to the stream and are in the row of its first learner."""
 
 CAPTION = "* champion; lag in event time"
@@ -75,10 +75,10 @@ def _fitting(streams: Iterable[StreamFigures], lines: int | None) -> Iterable[St
 
 
 def _metric_cells(metric: Metric | None) -> tuple[str, ...]:
-    """Return the name of a learner, its G-mean, recall and specificity, and the number of changes."""
+    """Return the name of a learner, its G-mean, recall and precision, and the number of changes."""
     if metric is None:
         return (UNKNOWN,) * 5
     name = f"{metric.learner} *" if metric.champion else metric.learner
     window = metric.main_window
-    shares = map(share, (window.gmean, window.recall, window.specificity))
+    shares = map(share, (window.gmean, window.recall, window.precision))
     return (name, *shares, count(metric.changes))

@@ -1,20 +1,26 @@
-"""Prequential recall, specificity and G-mean with a fading factor (Gama, Sebastião, Rodrigues 2013), by class.
+"""Prequential figures with a fading factor (Gama, Sebastião, Rodrigues 2013), by class.
 
 Each class has two sums: of its labels, and of its labels that were predicted right. Both start at 0, and fade only at a
 label of that class: `sum = fading * sum + (1 or 0)`. So the figure of a class without labels does not change.
 Each of `metrics.fading_factors` has sums of its own, a *window*; no window depends on the others.
 
+Each class also has a histogram of the scores of its labels, which fades as its sums do. It is not multiplied at each
+label: the weight of the newest label grows by `1 / fading` instead, and when it exceeds `_MAX_WEIGHT`, the
+histogram is divided by it. Only ratios of bins mean anything. Two further sums, of the labels of class 1 and of all
+labels, fade at every label, by `metrics.prevalence_fading_factor` or by the fading factor of the window if that is
+nearer to 1; their ratio is the prevalence. `window_figures` computes the figures.
+
 A correction moves the contribution of its example, and nothing else. With N_c labels of class c so far, n_c of them up
 to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
 over the examples of class c. The corrected example leaves the pair of its old class with `f ** (N_old - n_old)`, and
-enters the pair of its new class with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The
+enters the pair of its new class with `f ** (N_new - n_new)`, the weight of the last label of that class before it. Its
+place in the histograms moves likewise, and the prevalence changes by its weight among all labels. The
 fading that its label caused is not undone, so a second correction cancels the first. Without fading, the figures are
 the figures of the corrected labels. The time does not depend on how long ago the label came. The result is exact except
-for rounding, which is bounded: if a class has no example left, both of its sums are 0, and no class has more right
-predictions than labels.
+for rounding, which is bounded: if a class has no example left, its sums and its histogram are 0, and no class has more
+right predictions than labels.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,8 +29,18 @@ from numpy.typing import NDArray
 
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.jit.memory import PREFETCH_DISTANCE, Pointer, address_of, doubles_at, prefetch_all
-from stream_app.records import Longs, MetricWindow
+from stream_app.jit.memory import (
+    PREFETCH_DISTANCE,
+    Number,
+    Pointer,
+    address_of,
+    doubles_at,
+    offset_pointer,
+    prefetch_all,
+)
+from stream_app.join.score_bins import BINS, score_bins
+from stream_app.pipeline.window_figures import average_precision, roc_auc, window_of
+from stream_app.records import Bytes, Floats, Longs, MetricWindow
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
 """The columns of the sums of a window, all faded."""
@@ -32,7 +48,28 @@ COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_t
 MAIN_WINDOW = 0
 """The window that the change detector and most readers use."""
 
-_ROW_BYTES = 8 * len(COLUMNS)
+REPORT_COLUMNS = (*COLUMNS, "faded_positives", "faded_labels", "roc_auc", "average_precision")
+"""The numbers of a window at a report: the sums, the sums of the prevalence, and two figures (NaN: not known)."""
+
+_POSITIVES, _LABELS = 4, 5
+"""The columns of the prevalence: labels of class 1 and all labels, both faded at every label."""
+
+_WEIGHT = 6
+"""The column of the weight of the newest label of class 0; class 1 has the next."""
+
+_HISTOGRAMS = 8
+"""The first column of the histogram of class 0, `BINS` columns; class 1 has the next."""
+
+_WIDTH = _HISTOGRAMS + 2 * BINS
+_ROW_BYTES = 8 * _WIDTH
+_SUMS_BYTES = 8 * _HISTOGRAMS
+"""What is prefetched: a label needs one bin of the histograms besides."""
+
+_MAX_WEIGHT = 2.0**32
+"""With a fading factor of 0.99, a histogram is divided once in 2,207 labels of its class."""
+
+_LEAST_COUNT = 1e-30
+"""What is less than this after a division becomes 0: arithmetic with denormal numbers is slow."""
 
 _NAME = "prequential_sums"
 
@@ -68,6 +105,37 @@ class Labelled(NamedTuple):
     corrections: Longs
 
 
+class PastAnswers(NamedTuple):
+    """What a learner had predicted for k labels.
+
+    Attributes:
+        classes: int8 `[k]`, the class of the prediction made on the example's arrival, or `UNPREDICTED`.
+        bins: uint8 `[k]`, the bin of its score, see `score_bins`.
+    """
+
+    classes: NDArray[np.int8]
+    bins: Bytes
+
+
+class Factors(NamedTuple):
+    """The factors of a window: how its sums fade, 1 over that, and how the sums of its prevalence fade."""
+
+    fading: float
+    growth: float
+    prevalence_fading: float
+
+
+def factors_of(factors: Sequence[float], prevalence_fading: float) -> NDArray[np.float64]:
+    """Return the `Factors` of each window, float64 `[w, 3]`.
+
+    The window of a fading factor nearer to 1 has the prevalence of all of its labels, so that its figures agree.
+    """
+    fading = np.array(factors, np.float64)
+    with np.errstate(over="ignore"):
+        growth = 1.0 / fading
+    return np.column_stack([fading, growth, np.maximum(fading, prevalence_fading)])
+
+
 @inlined_without_refcounts
 def _power(fading: float, age: int) -> float:
     """Return `fading ** age`, by squaring: the functions of libraries round differently."""
@@ -81,30 +149,71 @@ def _power(fading: float, age: int) -> float:
 
 
 @inlined_without_refcounts
-def _correct(own: Pointer, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
+def _histogram(own: Pointer, label: Number) -> Pointer:
+    """Return the histogram of a class."""
+    return offset_pointer(own, _HISTOGRAMS + BINS * label)
+
+
+@inlined_without_refcounts
+def _correct(own: Pointer, factors: Factors, ages: Longs, row: int, label: int, predicted: int, score_bin: int) -> None:
     """Move an example from the other class to this class; see the module."""
     if predicted == UNPREDICTED:
         return
     new, old = (0, 2) if label == 1 else (2, 0)
-    weight = _power(fading, ages[row, 0])
+    weight = _power(factors.fading, ages[row, 0])
     rest = own[old + 1] - weight
     total = rest if ages[row, 2] > 0 and rest > ROUNDING * weight else 0.0
     right = own[old] - (weight if predicted != label else 0.0)
     own[old] = min(max(right, 0.0), total)
     own[old + 1] = total
-    weight = _power(fading, ages[row, 1])
+    histogram = _histogram(own, 1 - label)
+    histogram[score_bin] = max(histogram[score_bin] - weight * own[_WEIGHT + 1 - label], 0.0)
+    if total == 0.0:
+        for column in range(BINS):
+            histogram[column] = 0.0
+    weight = _power(factors.fading, ages[row, 1])
     own[new] += weight if predicted == label else 0.0
     own[new + 1] += weight
+    histogram = _histogram(own, label)
+    histogram[score_bin] += weight * own[_WEIGHT + label]
+    weight = _power(factors.prevalence_fading, ages[row, 0] + ages[row, 1])
+    positives = own[_POSITIVES] + (weight if label == 1 else -weight)
+    own[_POSITIVES] = min(max(positives, 0.0), own[_LABELS])
 
 
 @inlined_without_refcounts
-def _count(own: Pointer, fading: float, label: int, predicted: int) -> None:
+def _count(own: Pointer, factors: Factors, label: int, predicted: int, score_bin: int) -> None:
     """Take a label into the sums; see the module."""
     if predicted == UNPREDICTED:
         return
     column = 0 if label == 1 else 2
-    own[column] = fading * own[column] + (1.0 if predicted == label else 0.0)
-    own[column + 1] = fading * own[column + 1] + 1.0
+    own[column] = factors.fading * own[column] + (1.0 if predicted == label else 0.0)
+    own[column + 1] = factors.fading * own[column + 1] + 1.0
+    own[_POSITIVES] = factors.prevalence_fading * own[_POSITIVES] + (1.0 if label == 1 else 0.0)
+    own[_LABELS] = factors.prevalence_fading * own[_LABELS] + 1.0
+    histogram = _histogram(own, label)
+    weight = own[_WEIGHT + label] * factors.growth
+    if weight > _MAX_WEIGHT:
+        for row in range(BINS):
+            count = histogram[row] / weight
+            histogram[row] = count if count > _LEAST_COUNT else 0.0
+        weight = 1.0
+    own[_WEIGHT + label] = weight
+    histogram[score_bin] += weight
+
+
+@inlined_without_refcounts
+def _report(own: Pointer, report: NDArray[np.float64], row: Number, window: Number) -> None:
+    """Fill the numbers of a window, by `REPORT_COLUMNS`."""
+    for column in range(_LABELS + 1):
+        report[row, window, column] = own[column]
+    area = average = np.nan
+    if own[1] > 0.0 and own[3] > 0.0:
+        positives, negatives = _histogram(own, 1), _histogram(own, 0)
+        area = roc_auc(positives, negatives)
+        average = average_precision(positives, negatives, own[_POSITIVES] / own[_LABELS])
+    report[row, window, _LABELS + 1] = area
+    report[row, window, _LABELS + 2] = average
 
 
 @compiled_without_refcounts
@@ -112,39 +221,42 @@ def run(
     sums: Longs,
     factors: NDArray[np.float64],
     labelled: Labelled,
-    predicted: NDArray[np.int8],
+    predicted: PastAnswers,
     after: NDArray[np.float64],
     reported: NDArray[np.float64],
 ) -> None:
     """Take the labels of p streams into the sums of one learner of each stream.
 
     Args:
-        sums: int64 `[p]`, addresses of the learners' sums, `[w, 4]`; 0: the stream has no such learner.
-        factors: float64 `[w]`, the fading factor of each window.
+        sums: int64 `[p]`, addresses of the learners' sums, `[w, _WIDTH]`; 0: the stream has no such learner.
+        factors: float64 `[w, 3]`, the factors of each window, see `factors_of`.
         labelled: The labels.
-        predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
-        after: float64 `[w, k, 4]`, filled: the sums after each label or correction.
-        reported: float64 `[r, w, 4]`, filled: the sums at each report.
+        predicted: What the learner had predicted.
+        after: float64 `[w, k, 4]`, filled: the sums after each label or correction, by `COLUMNS`.
+        reported: float64 `[r, w, 8]`, filled: the numbers at each report, by `REPORT_COLUMNS`.
     """
     for stream in range(len(sums)):
-        prefetch_all(sums[min(stream + PREFETCH_DISTANCE, len(sums) - 1)], _ROW_BYTES * len(factors))
+        ahead = sums[min(stream + PREFETCH_DISTANCE, len(sums) - 1)]
+        for window in range(len(factors)):
+            prefetch_all(ahead + _ROW_BYTES * window, _SUMS_BYTES)
         if sums[stream] == 0:
             continue
         for window in range(len(factors)):
-            own, fading = doubles_at(sums[stream] + _ROW_BYTES * window), factors[window]
+            own = doubles_at(sums[stream] + _ROW_BYTES * window)
+            own_factors = Factors(factors[window, 0], factors[window, 1], factors[window, 2])
             report, end = labelled.reports[stream], labelled.reports[stream + 1]
             correction = labelled.corrections[stream]
             for k in range(labelled.bounds[stream], labelled.bounds[stream + 1] + 1):
                 while report < end and labelled.seen[report] == k:
-                    for column in range(4):
-                        reported[report, window, column] = own[column]
+                    _report(own, reported, report, window)
                     report += 1
                 if k == labelled.bounds[stream + 1]:
                     break
-                if labelled.labels[k] < CORRECTED:
-                    _count(own, fading, labelled.labels[k], predicted[k])
+                label, predicted_class, score_bin = labelled.labels[k], predicted.classes[k], predicted.bins[k]
+                if label < CORRECTED:
+                    _count(own, own_factors, label, predicted_class, score_bin)
                 else:
-                    _correct(own, fading, labelled.ages, correction, labelled.labels[k] - CORRECTED, predicted[k])
+                    _correct(own, own_factors, labelled.ages, correction, label - CORRECTED, predicted_class, score_bin)
                     correction += 1
                 for column in range(4):
                     after[window, k, column] = own[column]
@@ -155,39 +267,66 @@ class Prequential:
 
     Args:
         factors: The fading factor of each window, in (0, 1]; 0.99 in the paper; 1 gives all labels the same weight.
+        prevalence_fading: The fading factor of the prevalence, in (0, 1].
     """
 
-    def __init__(self, factors: Sequence[float] = (0.99,)) -> None:
-        if not factors or not all(0.0 < fading <= 1.0 for fading in factors):
-            raise ValueError(f"fading factors are in (0, 1], not {list(factors)}")
-        self._factors = np.array(factors, np.float64)
-        self._sums = np.zeros((len(factors), len(COLUMNS)))
+    def __init__(self, factors: Sequence[float] = (0.99,), prevalence_fading: float = 1.0) -> None:
+        if not factors or not all(0.0 < fading <= 1.0 for fading in (*factors, prevalence_fading)):
+            raise ValueError(f"fading factors are in (0, 1], not {[*factors, prevalence_fading]}")
+        self._factors = factors_of(factors, prevalence_fading)
+        self._sums = np.zeros((len(factors), _WIDTH))
+        self._sums[:, _WEIGHT:_HISTOGRAMS] = 1.0
 
-    def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8]) -> NDArray[np.float64]:
+    def run(
+        self, predicted: NDArray[np.int8], labels: NDArray[np.int8], scores: Floats | None = None
+    ) -> NDArray[np.float64]:
         """Take k labels into the sums, one after the other.
 
         Args:
             predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
             labels: int8 `[k]`, the class, 0 or 1.
+            scores: float32 `[k]`, the scores of these predictions; None: the classes.
 
         Returns:
             float64 `[w, k, 4]`, the sums of each window after each label, by `COLUMNS`.
         """
-        windows, columns = self._sums.shape
-        after, bounds = np.empty((windows, len(labels), columns)), np.array([0, len(labels)], np.int64)
-        none, reported = np.zeros(2, np.int64), np.empty((0, windows, columns))
-        labelled = Labelled(labels, bounds, none[:0], none, np.zeros((0, 3), np.int64), none)
-        run(np.array([self.address], np.int64), self._factors, labelled, predicted, after, reported)
+        after = np.empty((len(self._sums), len(labels), len(COLUMNS)))
+        bins = score_bins(predicted.astype(np.float32) if scores is None else scores)
+        self._run(labels, PastAnswers(predicted, bins), after, 0)
         return after
+
+    def report(self) -> NDArray[np.float64]:
+        """Return the numbers of each window, float64 `[w, 8]`, by `REPORT_COLUMNS`."""
+        nothing = np.zeros(0, np.int8)
+        after = np.empty((len(self._sums), 0, len(COLUMNS)))
+        [report] = self._run(nothing, PastAnswers(nothing, np.zeros(0, np.uint8)), after, 1)
+        return np.asarray(report)
+
+    def _run(
+        self, labels: NDArray[np.int8], predicted: PastAnswers, after: NDArray[np.float64], reports: int
+    ) -> NDArray[np.float64]:
+        bounds, none = np.array([0, len(labels)], np.int64), np.zeros(2, np.int64)
+        reported = np.empty((reports, len(self._sums), len(REPORT_COLUMNS)))
+        seen, report_bounds = np.full(reports, len(labels), np.int64), np.array([0, reports], np.int64)
+        labelled = Labelled(labels, bounds, seen, report_bounds, np.zeros((0, 3), np.int64), none)
+        run(np.array([self.address], np.int64), self._factors, labelled, predicted, after, reported)
+        return reported
 
     def sums(self) -> NDArray[np.float64]:
         """Return a copy of the sums, float64 `[w, 4]`, by `COLUMNS`."""
-        return self._sums.copy()
+        return self._sums[:, : len(COLUMNS)].copy()
+
+    def windows(self) -> Sequence[MetricWindow]:
+        """Return the figures of each window."""
+        return [
+            window_of(row[0], report)
+            for row, report in zip(self._factors.tolist(), self.report().tolist(), strict=True)
+        ]
 
     @property
     def main_window(self) -> MetricWindow:
         """The figures of the main window."""
-        return window_of(float(self._factors[MAIN_WINDOW]), self._sums[MAIN_WINDOW])
+        return self.windows()[MAIN_WINDOW]
 
     @property
     def address(self) -> int:
@@ -202,32 +341,14 @@ class Prequential:
         """Take over the state.
 
         Raises:
-            StateError: The state is not four sums for each window that are finite and not negative.
+            StateError: The state is not sums, weights and histograms of each window that are finite and not negative.
         """
         sums = arrays.get(_NAME)
         if sums is None or sums.shape != self._sums.shape:
             shape = list(self._sums.shape)
             raise StateError(f"the prequential sums must be numbers {shape} by the name {_NAME}")
         numbers = np.asarray(sums, np.float64)
-        if sums.dtype != self._sums.dtype or not (np.isfinite(numbers) & (numbers >= 0)).all():
-            raise StateError(f"the prequential sums cannot be {sums.tolist()}")
+        right = bool((np.isfinite(numbers) & (numbers >= 0)).all())
+        if sums.dtype != self._sums.dtype or not right or ((numbers[:, _LABELS] == 0) & numbers[:, 1:4:2].any(1)).any():
+            raise StateError("the prequential sums must be finite and not negative")
         self._sums[...] = numbers
-
-
-def window_of(fading: float, sums: NDArray[np.float64]) -> MetricWindow:
-    """Return the figures of one row of sums; some are None until both classes have had a label."""
-    positive_correct, positive_total, negative_correct, negative_total = sums.tolist()
-    recall = specificity = gmean = None
-    if positive_total > 0.0 and negative_total > 0.0:
-        recall, specificity = positive_correct / positive_total, negative_correct / negative_total
-        gmean = math.sqrt(recall * specificity)
-    return MetricWindow(
-        fading_factor=fading,
-        recall=recall,
-        specificity=specificity,
-        gmean=gmean,
-        positive_correct=positive_correct,
-        positive_total=positive_total,
-        negative_correct=negative_correct,
-        negative_total=negative_total,
-    )

@@ -17,6 +17,7 @@ import numpy as np
 
 from stream_app.config import Corrections, JoinSettings, StreamSettings, TaskSettings, must_restart
 from stream_app.join.constants import EVALUATION_COLUMNS, NO_ANSWER, NO_EVALUATION, Counter, Evaluation
+from stream_app.join.score_bins import WORDS
 from stream_app.learners.api import Operations
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
@@ -138,7 +139,7 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], number
 
 
 def _closed(closed: Arrays, origins: Sequence[_Origin], corrections: Corrections) -> Columns:
-    """Return the rows of closed ids, with the bits of what each learner predicted, if there are corrections.
+    """Return the rows of closed ids, with what each learner predicted, if there are corrections.
 
     Where corrections begin, the ids that were closed before cannot be corrected: what was predicted is not known.
     """
@@ -152,13 +153,16 @@ def _closed(closed: Arrays, origins: Sequence[_Origin], corrections: Corrections
         return {**rows, EVALUATIONS: never}
     evaluations = np.asarray(known, np.int64)
     before, after = evaluations[:, Evaluation.ANSWERS], np.zeros(len(evaluations), np.int64)
+    bins = np.zeros((len(evaluations), WORDS), np.int64)
     for number, origin in enumerate(origins):
         if origin.number == _NOWHERE:
             after |= np.int64(1) << (NO_ANSWER + number)
         else:
             after |= ((before >> origin.number) & 1) << number
             after |= ((before >> (NO_ANSWER + origin.number)) & 1) << (NO_ANSWER + number)
-    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, : Evaluation.ANSWERS], after])}
+            word = evaluations[:, Evaluation.SCORE_BINS + origin.number // 8]
+            bins[:, number // 8] |= ((word >> 8 * (origin.number % 8)) & 255) << 8 * (number % 8)
+    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, : Evaluation.ANSWERS], after, bins])}
 
 
 def _see(stream: Stream, origins: Sequence[_Origin], pending: int) -> None:

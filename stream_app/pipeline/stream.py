@@ -15,7 +15,8 @@ from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
-from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential, window_of
+from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
+from stream_app.pipeline.window_figures import window_of
 from stream_app.records import NO_LONG, Longs, Metric, Side
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ class Stream:
         self.learners: tuple[Learner, ...] = ()
         self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
         self.join.champion = self.learner_names.index(settings.champion)
-        factors, detector = task.metrics.fading_factors, task.metrics.change_detector
-        self.prequential = [Prequential(factors) for _ in self.learner_names]
+        metrics = task.metrics
+        factors, detector = metrics.fading_factors, metrics.change_detector
+        self.prequential = [Prequential(factors, metrics.prevalence_fading_factor) for _ in self.learner_names]
         self.changes = [ChangeMonitor(detector, factors[MAIN_WINDOW]) for _ in self.learner_names]
         self.waiting: Waiting = {}
         self.amended: set[int] = set()
@@ -206,7 +208,7 @@ class Stream:
         number: int,
         counts: Longs,
         report: NDArray[np.float64],
-        sums: NDArray[np.float64],
+        windows: NDArray[np.float64],
         change: DetectedChange,
         event_time_ms: int,
     ) -> Metric:
@@ -216,7 +218,7 @@ class Stream:
             number: The learner's number.
             counts: int64 `[10]`, a row of `JoinOutput.reports`.
             report: float64 `[7]`, a row of `Answers.reports`.
-            sums: float64 `[w, 4]`, the prequential sums of each window.
+            windows: float64 `[w, 8]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
             change: The last change of the learner.
             event_time_ms: The event time of the record that caused the report.
         """
@@ -229,7 +231,7 @@ class Stream:
             learner=self.learner_names[number],
             champion=number == self.join.champion,
             labelled=labelled,
-            windows=tuple(map(window_of, self._task.metrics.fading_factors, sums)),
+            windows=tuple(map(window_of, self._task.metrics.fading_factors, windows.tolist())),
             positive_size=float(report[1]),
             negative_size=float(report[2]),
             positive_queue=queues[0],

@@ -268,7 +268,9 @@ class Streams:
             time_ms = collector.event_time_ms(position)
             for k in range(len(stream.learner_names)):
                 change = change_of(scores.changes[k, report].tolist())
-                metric = stream.metric(k, counts, answers.reports[k, report], scores.sums[k, report], change, time_ms)
+                metric = stream.metric(
+                    k, counts, answers.reports[k, report], scores.windows[k, report], change, time_ms
+                )
                 collector.metric(position, metric)
 
     def collect(self, batch: InputBatch, result: _Joined, collector: Collector) -> None:

@@ -209,6 +209,8 @@ class StateWatch:
             for metric, score in (
                 (metrics.RECALL, window.recall),
                 (metrics.SPECIFICITY, window.specificity),
+                (metrics.PRECISION, window.precision),
+                (metrics.ROC_AUC, window.roc_auc),
                 (metrics.GMEAN, window.gmean),
             ):
                 if score is not None:

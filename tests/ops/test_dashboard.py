@@ -28,6 +28,7 @@ pytestmark = pytest.mark.ops
 
 EXAMPLES, DRIFT = 3_000, 1_800
 LIMIT_MS = 20_000
+FIGURES = ("gmean", "recall", "specificity", "precision", "roc_auc")
 EVIL = "<img src=x onerror=document.title='owned'>"
 
 
@@ -78,13 +79,13 @@ def _metrics(world: World) -> list[Metric]:
 
 def _shown(page: "Page") -> dict[str, list[str]]:
     rows = page.locator("#learners tbody tr").all()
-    return {str(row.get_attribute("data-learner")): row.locator("td").all_inner_texts()[1:5] for row in rows}
+    return {str(row.get_attribute("data-learner")): row.locator("td").all_inner_texts()[1:7] for row in rows}
 
 
 def _expected(world: World) -> dict[str, list[str]]:
     newest: dict[str, Any] = {metric.learner: metric for metric in _metrics(world)}
     return {
-        name: [f"{main.gmean:.3f}", f"{main.recall:.3f}", f"{main.specificity:.3f}", str(metric.changes)]
+        name: [*(f"{getattr(main, figure):.3f}" for figure in FIGURES), str(metric.changes)]
         for name, metric in newest.items()
         for main in (metric.main_window,)
     }

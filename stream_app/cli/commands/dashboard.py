@@ -40,11 +40,11 @@ from stream_app.terminal import say
 def dashboard(path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], drifts: tuple[str, ...]) -> None:
     """Show the application live in a browser.
 
-    The page has G-mean, recall and specificity of each learner along event time with the changes that were flagged,
-    class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. The command reads only the
-    topics, with the history that the metrics topic still holds; it contacts no worker and writes nothing. The page has
-    no password: if you set --host, put it behind a proxy that asks for a password. The command needs the extra
-    `dashboard`. Ctrl-C ends it.
+    The page has G-mean, recall, specificity, precision and ROC AUC of each learner along event time with the changes
+    that were flagged, class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. The
+    command reads only the topics, with the history that the metrics topic still holds; it contacts no worker and writes
+    nothing. The page has no password: if you set --host, put it behind a proxy that asks for a password. The command
+    needs the extra `dashboard`. Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist, no broker answers, or the port is in use.
 

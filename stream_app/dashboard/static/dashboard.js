@@ -28,6 +28,8 @@ const charts = {
   gmean: new Chart("gmean", { range: unit, value: share, tick: digits, legend: true }),
   recall: new Chart("recall", { range: unit, value: share, tick: digits }),
   specificity: new Chart("specificity", { range: unit, value: share, tick: digits }),
+  precision: new Chart("precision", { range: unit, value: share, tick: digits }),
+  roc_auc: new Chart("roc_auc", { range: unit, value: share, tick: digits }),
   rate: new Chart("rate", { range: fromZero, value: rate }),
   lag: new Chart("lag", { range: fromZero, value: (s) => duration(s * 1000), steps: DURATIONS }),
   size: new Chart("size", { range: fromZero, value: digits }),
@@ -122,7 +124,8 @@ function showDetails(found) {
   const champion = found.learners[0]?.metric;
   const is_down = found.state === "stalled" || found.state === "stopped";
   element("tiles").replaceChildren(...[
-    ["G-mean", share(champion?.windows[0].gmean)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
+    ["G-mean", share(champion?.windows[0].gmean)], ["recall", share(champion?.windows[0].recall)], ["precision", share(champion?.windows[0].precision)],
+    ["ROC AUC", share(champion?.windows[0].roc_auc)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
     ["wait for a label", count(found.pending)], ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],
   ].map(pair));
   element("learners").tBodies[0].replaceChildren(...found.learners.map(learnerRow));
@@ -152,7 +155,7 @@ function learnerRow({ metric, colour }) {
     return holding("td", bar);
   };
   const [main] = metric.windows;
-  const made = row(name, share(main.gmean), share(main.recall), share(main.specificity), count(metric.changes),
+  const made = row(name, share(main.gmean), share(main.recall), share(main.specificity), share(main.precision), share(main.roc_auc), count(metric.changes),
     queue(metric.positive_queue, metric.positive_capacity), queue(metric.negative_queue, metric.negative_capacity));
   made.dataset.learner = metric.learner;
   return made;
@@ -166,7 +169,7 @@ function showCharts(found) {
   const learners = new Set(found.learners.map((learner) => learner.metric.learner));
   const marks = found.marks.filter((mark) => learners.has(mark.learner)).map((mark) => ({ time: mark.time_ms, text: flagged(mark) }));
   const drifts = found.drifts.map(({ time_ms, examples }) => ({ time: time_ms, text: `known drift after example ${count(examples)}, ${moment(time_ms)}` }));
-  for (const figure of ["gmean", "recall", "specificity"]) {
+  for (const figure of ["gmean", "recall", "specificity", "precision", "roc_auc"]) {
     const lines = found.learners.map(({ metric, colour, curve }) => ({ name: metric.learner, colour, times: curve.time_ms, values: curve[figure], gaps: curve.gaps, width: metric.champion ? 2 : 1.5 }));
     charts[figure].show(lines, marks, drifts);
   }

@@ -9,10 +9,19 @@ from stream_app.config import MetricSettings
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.join.constants import NO_ANSWER, Amendment, OutputKind
 from stream_app.join.output import JoinOutput
+from stream_app.join.score_bins import score_bin, unpacked_bin
 from stream_app.pipeline import degradation, prequential
-from stream_app.pipeline.prequential import CORRECTED, MAIN_WINDOW, UNPREDICTED, Labelled
+from stream_app.pipeline.prequential import (
+    CORRECTED,
+    MAIN_WINDOW,
+    REPORT_COLUMNS,
+    UNPREDICTED,
+    Labelled,
+    PastAnswers,
+    factors_of,
+)
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
-from stream_app.records import Integers, Longs, Operation
+from stream_app.records import Bytes, Integers, Longs, Operation
 
 
 class Scores(NamedTuple):
@@ -20,12 +29,12 @@ class Scores(NamedTuple):
 
     Attributes:
         positions: int32 `[r]`, the position that each report belongs to.
-        sums: float64 `[n, r, w, 4]`, the prequential sums of each window.
+        windows: float64 `[n, r, w, 8]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
         changes: float64 `[n, r, degradation.REPORT_COLUMNS]`, see `degradation.change_of`.
     """
 
     positions: Integers
-    sums: NDArray[np.float64]
+    windows: NDArray[np.float64]
     changes: NDArray[np.float64]
 
 
@@ -50,16 +59,18 @@ def evaluate(
         ages=np.empty((out.counts[OutputKind.AMENDMENTS], 3), np.int64),
         corrections=np.empty(segments + 1, np.int64),
     )
-    predicted, positions = np.empty((learners, most), np.int8), np.empty(reports, np.int32)
-    _find_labels(out, answers, labelled, predicted, positions)
-    factors = np.array(settings.fading_factors)
-    after, reported = np.empty((len(factors), most, 4)), np.empty((learners, reports, len(factors), 4))
+    predicted, bins = np.empty((learners, most), np.int8), np.empty((learners, most), np.uint8)
+    positions = np.empty(reports, np.int32)
+    _find_labels(out, answers, labelled, predicted, bins, positions)
+    factors = factors_of(settings.fading_factors, settings.prevalence_fading_factor)
+    after = np.empty((len(factors), most, 4))
+    reported = np.empty((learners, reports, len(factors), len(REPORT_COLUMNS)))
     changes = np.zeros((learners, reports, degradation.REPORT_COLUMNS))
     method = degradation.method_of(settings.change_detector)
     memory = degradation.memory_of(settings.fading_factors[MAIN_WINDOW])
     for k in range(learners):
         own, own_monitors = (np.ascontiguousarray(addresses[:, k]) for addresses in (sums, monitors))
-        prequential.run(own, factors, labelled, predicted[k], after, reported[k])
+        prequential.run(own, factors, labelled, PastAnswers(predicted[k], bins[k]), after, reported[k])
         if method:
             degradation.run(own_monitors, method, memory, labelled, predicted[k], after[MAIN_WINDOW], changes[k])
     return Scores(positions, reported, changes)
@@ -71,6 +82,7 @@ def _find_labels(
     answers: LearnerAnswers,
     labelled: Labelled,
     predicted: NDArray[np.int8],
+    bins: Bytes,
     report_positions: Integers,
 ) -> None:
     """Find the labels and corrections, what had been predicted, and the reports among the operations.
@@ -80,6 +92,7 @@ def _find_labels(
         answers: The answers of the learners.
         labelled: Filled, except `reports`.
         predicted: int8 `[n, ...]`, filled: the class that each learner had predicted.
+        bins: uint8 `[n, ...]`, filled: the bin of the score.
         report_positions: int32 `[reports]`, filled.
     """
     count, report, amendment, correction = 0, 0, 0, 0
@@ -91,6 +104,7 @@ def _find_labels(
                 labelled.labels[count] = out.classes[k]
                 for learner in range(len(predicted)):
                     predicted[learner, count] = answers.classes[learner, k]
+                    bins[learner, count] = score_bin(answers.scores[learner, k])
                 count += 1
             elif out.codes[k] == Operation.CORRECT:
                 while out.amendments[amendment, Amendment.SLOT] < 0:  # only the revision changed: there is no operation
@@ -103,6 +117,8 @@ def _find_labels(
                 for learner in range(len(predicted)):
                     known = (bits >> (NO_ANSWER + learner)) & 1 == 0
                     predicted[learner, count] = (bits >> learner) & 1 if known else UNPREDICTED
+                    word = out.amendments[amendment, Amendment.SCORE_BINS + learner // 8]
+                    bins[learner, count] = unpacked_bin(word, learner)
                 amendment += 1
                 correction += 1
                 count += 1

@@ -1,8 +1,8 @@
 """Count the metrics of one task again from its predictions and outcomes; pure, and written apart from `prequential`.
 
 A metric says how many labels its learner had accepted. These labels are the first `joined` outcomes of the stream, each
-with the class of the label; the prediction of the example says what the learner had answered. So the other topics
-determine the figures of each window to the bit.
+with the class of the label; the prediction of the example says what the learner had answered, class and score. So the
+other topics determine the figures of each window to the bit. `windows` computes them.
 
 A `correction` of a joined example moves its weight from one class to the other, as `prequential` defines it. Which
 example that is, the reference join says: it alone knows what the join had forgotten by then. A correction of a label
@@ -18,21 +18,19 @@ Memory: predictions of examples that are not closed yet, and a byte for each lab
 the examples that are corrected later.
 """
 
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from stream_app.config import MetricSettings
 from stream_app.records import Metric, MetricWindow, Outcome, Prediction
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
+from stream_app.verify.metrics.windows import Ages, Answer, WindowSums, answer_of
 from stream_app.verify.output_checks import Output
 
 _MAX_OPEN_EXAMPLES = 500_000
 """Examples whose predictions are kept: as many as five streams may have pending at once, some 200 MB."""
-
-ROUNDING = 1e-12
-"""When the only weight of a sum is taken out, rounding may leave up to this share of it."""
 
 Content = TypeVar("Content")
 
@@ -85,34 +83,31 @@ class _Ahead(Generic[Content]):
 
 
 class _Move(NamedTuple):
-    """How a correction changes the sums of a learner; the ages count later labels of the old and of the new class."""
+    """How a correction changes the sums of a learner: to which class, what had been answered, and how long ago."""
 
     label: int
-    answer: int
-    old_age: int
-    new_age: int
-    left: int
+    answer: Answer
+    ages: Ages
 
 
 class _Joined(NamedTuple):
     """An example that is corrected later: the predictions, and the counts of both classes at its label."""
 
-    answers: Mapping[str, int]
+    answers: Mapping[str, Answer]
     place: tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Learner:
-    """The sums of a learner after `labelled` labels.
+    """The windows of a learner after `labelled` labels.
 
-    `sums` has, for each fading factor, right predictions and labels of class 1, then those of class 0. `since` has what
-    came after them: for a label 2 x class + correct, for a correction a move. It is None for a learner that cannot be
-    counted again. `coming` is the number of labels in `since`.
+    `since` has what came after them: labels with what had been answered, and corrections. It is None for a learner that
+    cannot be counted again. `coming` is the number of labels in `since`.
     """
 
-    sums: Mapping[float, list[float]]
+    windows: Sequence[WindowSums]
     labelled: int = 0
-    since: deque[int | _Move] | None = field(default_factory=deque)
+    since: deque[tuple[int, Answer] | _Move] | None = field(default_factory=deque)
     coming: int = 0
 
     def count_to(self, labelled: int) -> bool:
@@ -120,16 +115,14 @@ class _Learner:
         if self.since is None or labelled < self.labelled or labelled > self.labelled + self.coming:
             return False
         while self.labelled < labelled:
-            code = self.since.popleft()
-            if isinstance(code, _Move):
-                self._move(code)
+            event = self.since.popleft()
+            if isinstance(event, _Move):
+                self._move(event)
                 continue
             self.labelled += 1
             self.coming -= 1
-            column = 0 if code > 1 else 2
-            for fading, sums in self.sums.items():
-                sums[column] = fading * sums[column] + (code & 1)
-                sums[column + 1] = fading * sums[column + 1] + 1.0
+            for window in self.windows:
+                window.count(*event)
         return True
 
     def count_move(self) -> bool:
@@ -142,17 +135,8 @@ class _Learner:
         return True
 
     def _move(self, move: _Move) -> None:
-        new, old = (0, 2) if move.label else (2, 0)
-        right = move.answer == move.label
-        for fading, sums in self.sums.items():
-            weight = _faded(fading, move.old_age)
-            rest = sums[old + 1] - weight
-            total = rest if move.left and rest > ROUNDING * weight else 0.0
-            sums[old] = min(max(sums[old] - (0.0 if right else weight), 0.0), total)
-            sums[old + 1] = total
-            weight = _faded(fading, move.new_age)
-            sums[new] += weight if right else 0.0
-            sums[new + 1] += weight
+        for window in self.windows:
+            window.move(*move)
 
 
 @dataclass(slots=True)
@@ -171,21 +155,11 @@ class _Stream:
     joined: dict[int, _Joined] = field(default_factory=dict)
 
 
-def _faded(fading: float, age: int) -> float:
-    """Return `fading ** age` by squaring, as `prequential` does, since the bits are compared."""
-    power = 1.0
-    while age:
-        power *= fading if age & 1 else 1.0
-        fading *= fading
-        age >>= 1
-    return power
-
-
 class Recount:
     """The metrics of one partition, as predictions and outcomes give them.
 
     Args:
-        factors: The fading factors of the configuration.
+        settings: How figures fade.
         predictions: The predictions of the partition, in offset order.
         outcomes: Its outcomes.
         corrections: By the offset of the label that corrects a joined example, the offset of the example.
@@ -197,7 +171,7 @@ class Recount:
 
     def __init__(
         self,
-        factors: Sequence[float],
+        settings: MetricSettings,
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
         corrections: Mapping[int, int],
@@ -207,10 +181,10 @@ class Recount:
         self._restarts = restarts
         self._corrections = corrections
         self._corrected = frozenset(corrections.values())
-        self._factors = factors
+        self._settings = settings
         self._groups = grouped(predictions)
         self._outcomes = _Ahead(outcomes)
-        self._answers: dict[tuple[str, str], deque[Mapping[str, int]]] = {}
+        self._answers: dict[tuple[str, str], deque[Mapping[str, Answer]]] = {}
         self._streams: dict[str, list[_Stream]] = {}  # by name, one for the time up to each reset, and the last
 
     def fault(self, metric: Metric, place: ActsBefore) -> str | None:
@@ -226,15 +200,17 @@ class Recount:
         if not learner.count_to(metric.labelled):
             self.unknown += 1
             return None
-        fault = "; ".join(_differences(metric, learner.sums)) or None
+        fault = "; ".join(_differences(metric, learner.windows)) or None
         while fault and self._one_more(metric.stream, learner):
-            fault = "; ".join(_differences(metric, learner.sums)) or None
+            fault = "; ".join(_differences(metric, learner.windows)) or None
         return fault
 
     def _learner(self, stream: _Stream, name: str) -> _Learner:
         """Return a learner; if it is new and the stream already has labels, it cannot be counted again."""
         if name not in stream.learners:
-            stream.learners[name] = _Learner({fading: [0.0] * 4 for fading in self._factors})
+            stream.learners[name] = _Learner(
+                [WindowSums.of(fading, self._settings) for fading in self._settings.fading_factors]
+            )
             if stream.labelled:
                 stream.learners[name].since = None
         return stream.learners[name]
@@ -275,8 +251,8 @@ class Recount:
         ages = [came - place for came, place in zip(stream.came, known.place, strict=True)]
         for name, learner in stream.learners.items():
             if learner.since is not None and name in known.answers:
-                move = _Move(label, known.answers[name], ages[1 - label], ages[label], stream.held[1 - label])
-                learner.since.append(move)
+                moved = Ages(ages[1 - label], ages[label], stream.held[1 - label])
+                learner.since.append(_Move(label, known.answers[name], moved))
 
     def _take(self, output: Output[Outcome]) -> None:
         outcome = output.content
@@ -289,7 +265,7 @@ class Recount:
         if outcome.outcome == "joined":
             self._join(stream, outcome, answers)
 
-    def _join(self, stream: _Stream, outcome: Outcome, answers: Mapping[str, int]) -> None:
+    def _join(self, stream: _Stream, outcome: Outcome, answers: Mapping[str, Answer]) -> None:
         for name in answers:
             self._learner(stream, name)
         label = outcome.label or 0
@@ -302,17 +278,17 @@ class Recount:
             if name not in answers:
                 learner.since = None
             elif learner.since is not None:
-                learner.since.append(2 * label + (answers[name] == label))
+                learner.since.append((label, answers[name]))
                 learner.coming += 1
 
-    def _answers_to(self, stream: str, id_: str) -> Mapping[str, int]:
-        """Return the class that each learner predicted for this example; empty if no prediction is found."""
+    def _answers_to(self, stream: str, id_: str) -> Mapping[str, Answer]:
+        """Return what each learner predicted for this example; empty if no prediction is found."""
         while (stream, id_) not in self._answers and len(self._answers) < _MAX_OPEN_EXAMPLES:
             group = next(self._groups, None)
             if group is None:
                 break
             first = group[0].content
-            answers = {output.content.learner: output.content.predicted_class for output in group}
+            answers = {output.content.learner: answer_of(output.content) for output in group}
             self._answers.setdefault((first.stream, first.id), deque()).append(answers)
         found = self._answers.get((stream, id_))
         if found is None:
@@ -327,22 +303,15 @@ def _offset(offset: int | None) -> int:
     return -1 if offset is None else offset
 
 
-def _differences(metric: Metric, sums: Mapping[float, list[float]]) -> Iterator[str]:
-    factors = [window.fading_factor for window in metric.windows]
-    if factors != list(sums):
-        yield f"the fading factors are {factors}, those of the configuration {list(sums)}"
+def _differences(metric: Metric, windows: Sequence[WindowSums]) -> Iterator[str]:
+    factors, own = [window.fading_factor for window in metric.windows], [sums.fading for sums in windows]
+    if factors != own:
+        yield f"the fading factors are {factors}, those of the configuration {own}"
         return
-    for window, own in zip(metric.windows, sums.values(), strict=True):
-        again = _window(window.fading_factor, own)
+    for window, sums in zip(metric.windows, windows, strict=True):
+        again = sums.figures()
         for each in fields(MetricWindow):
             value, counted = getattr(window, each.name), getattr(again, each.name)
             if value != counted:
                 where = f"{each.name} with the fading factor {window.fading_factor:g}"
                 yield f"{where} is {value}, predictions and labels give {counted}"
-
-
-def _window(fading: float, sums: list[float]) -> MetricWindow:
-    if not (sums[1] and sums[3]):
-        return MetricWindow(fading, None, None, None, *sums)
-    recall, specificity = sums[0] / sums[1], sums[2] / sums[3]
-    return MetricWindow(fading, recall, specificity, math.sqrt(recall * specificity), *sums)

@@ -30,7 +30,7 @@ class MetricsTopicCheck:
         """
         topics = self._config.topics
         recount = Recount(
-            self._config.metrics.fading_factors,
+            self._config.metrics,
             reader.decodable(topics.predictions, Prediction),
             reader.decodable(topics.outcomes, Outcome),
             corrections,

@@ -331,6 +331,20 @@ SPECIFICITY = MetricDeclaration(
     "Specificity of a learner: its accuracy on class 0, in the main window.",
     ("task", "stream", "learner"),
 )
+PRECISION = MetricDeclaration(
+    "areba_precision_ratio",
+    MetricKind.GAUGE,
+    Unit.RATIO,
+    "Precision of a learner: the share of class 1 among its predictions of class 1, in the main window.",
+    ("task", "stream", "learner"),
+)
+ROC_AUC = MetricDeclaration(
+    "areba_roc_auc_ratio",
+    MetricKind.GAUGE,
+    Unit.RATIO,
+    "Area below the ROC curve of a learner's score, in the main window.",
+    ("task", "stream", "learner"),
+)
 LIMITED_EXAMPLES = MetricDeclaration(
     "areba_limited_examples",
     MetricKind.GAUGE,

@@ -1,6 +1,6 @@
 """Metrics for tests: one whose numbers are all different, so that a mix-up shows; and what to do with others."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from stream_app.records import Metric, MetricWindow
 
@@ -9,6 +9,13 @@ def with_main_window(changed: Metric, **figures: float | None) -> Metric:
     """Return a metric with other figures in its main window."""
     main, *others = changed.windows
     return replace(changed, windows=(replace(main, **figures), *others))  # type: ignore[arg-type]
+
+
+def window(fading: float, **figures: float) -> MetricWindow:
+    """Return a window with these figures; sums that are not given are 0, other figures None."""
+    sums = dict.fromkeys((each.name for each in fields(MetricWindow) if each.type is float), 0.0)
+    rest = dict.fromkeys(each.name for each in fields(MetricWindow) if each.type is not float)
+    return MetricWindow(**(rest | sums | figures | {"fading_factor": fading}))  # type: ignore[arg-type]
 
 
 def sums_in(window: MetricWindow) -> list[float]:
@@ -29,12 +36,18 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
                 recall=None if gmean is None else 0.8361,
                 specificity=None if gmean is None else 0.9999,
                 gmean=gmean,
+                prevalence=None if gmean is None else 0.0123,
+                precision=None if gmean is None else 0.7654,
+                f1=None if gmean is None else 0.7992,
+                kappa=None if gmean is None else 0.7911,
+                roc_auc=None if gmean is None else 0.9871,
+                average_precision=None if gmean is None else 0.8123,
                 positive_correct=1.0,
                 positive_total=2.0,
                 negative_correct=3.0,
                 negative_total=4.0,
             ),
-            MetricWindow(1.0, 0.25, 0.35, 0.45, 11.0, 12.0, 13.0, 14.0),
+            MetricWindow(1.0, 0.25, 0.35, 0.45, 0.05, 0.15, 0.16, 0.17, 0.18, 0.19, 11.0, 12.0, 13.0, 14.0),
         ),
         positive_size=0.1,
         negative_size=0.9,

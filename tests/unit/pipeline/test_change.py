@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
-from stream_app.pipeline.prequential import Prequential, window_of
+from stream_app.pipeline.prequential import Prequential
 
 Classes = NDArray[np.int8]
 NOTHING = DetectedChange(0, None, None, None, None)
@@ -47,10 +47,18 @@ def every_label(
     return ChangeMonitor(detector, fading).run(predicted, labels, sums, np.arange(1, len(labels) + 1))
 
 
+def gmean_of(sums: Sequence[float]) -> float | None:
+    """Return the G-mean of a row of sums; None until both classes were seen."""
+    positive_correct, positive_total, negative_correct, negative_total = sums
+    if not (positive_total and negative_total):
+        return None
+    return math.sqrt(positive_correct / positive_total * (negative_correct / negative_total))
+
+
 def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: float) -> list[DetectedChange]:
     """Compute the same with River's detectors and a list of all G-means, written independently."""
     [sums] = Prequential([fading]).run(predicted, labels)
-    gmeans = [window_of(fading, row).gmean for row in sums]
+    gmeans = list(map(gmean_of, sums.tolist()))
     memory = round(1 / (1 - fading))
     detectors, cuts, since = [make(), make()], [-1, -1], [0, 0]
     changes, flagged, began, before, result = 0, -1, -1, None, []
@@ -162,7 +170,7 @@ def test_recovery_is_counted_from_where_the_change_began() -> None:
     assert first.began == 400, "the last label at which all was well, counted from 1"
     assert first.gmean_before == 1.0
     assert first.labels_to_recover is None
-    gmeans = [window_of(0.9, row).gmean or 0.0 for row in Prequential([0.9]).run(predicted, labels)[0]]
+    gmeans = [gmean_of(row) or 0.0 for row in Prequential([0.9]).run(predicted, labels)[0].tolist()]
     returned = next(place for place in range(480, 1200) if gmeans[place] >= 0.9) + 1
     assert found[-1] == first._replace(labels_to_recover=returned - 400)
     assert found[returned - 2].labels_to_recover is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_app.errors import ErrorCode, StateError
-from stream_app.pipeline.prequential import COLUMNS, Prequential, window_of
+from stream_app.pipeline.prequential import COLUMNS, REPORT_COLUMNS, Prequential
 from stream_app.records import MetricWindow
 
 
@@ -31,14 +31,15 @@ def test_figures_are_unknown_until_both_classes_were_seen() -> None:
     prequential = Prequential()
     assert _scores(prequential.main_window) == (None, None, None)
     [only_negatives] = prequential.run(np.zeros(3, np.int8), np.zeros(3, np.int8))
-    assert _scores(window_of(0.99, only_negatives[-1])) == (None, None, None)
-    [both] = prequential.run(np.array([0, 1], np.int8), np.array([1, 1], np.int8))
-    assert _scores(window_of(0.99, both[0])) == (0.0, 1.0, 0.0)
-    recall, specificity, gmean = _scores(window_of(0.99, both[1]))
+    assert only_negatives[-1, 3] > 2
+    assert _scores(prequential.main_window) == (None, None, None)
+    prequential.run(np.array([0], np.int8), np.array([1], np.int8))
+    assert _scores(prequential.main_window) == (0.0, 1.0, 0.0)
+    prequential.run(np.array([1], np.int8), np.array([1], np.int8))
+    recall, specificity, gmean = _scores(prequential.main_window)
     assert recall == pytest.approx(1 / 1.99)
     assert specificity == 1.0
     assert gmean == pytest.approx(math.sqrt(1 / 1.99))
-    assert prequential.main_window == window_of(0.99, both[1])
 
 
 def test_without_fading_the_figures_are_plain_rates() -> None:
@@ -46,8 +47,9 @@ def test_without_fading_the_figures_are_plain_rates() -> None:
     random = np.random.default_rng(1)
     predicted, labels = (random.integers(0, 2, 500).astype(np.int8) for _ in range(2))
     recall, specificity = (predicted[labels == 1] == 1).mean(), (predicted[labels == 0] == 0).mean()
-    sums = Prequential([1.0]).run(predicted, labels)[0, -1]
-    assert _scores(window_of(1.0, sums)) == (recall, specificity, math.sqrt(recall * specificity))
+    prequential = Prequential([1.0])
+    prequential.run(predicted, labels)
+    assert _scores(prequential.main_window) == (recall, specificity, math.sqrt(recall * specificity))
 
 
 def _scores(window: MetricWindow) -> tuple[float | None, float | None, float | None]:
@@ -73,15 +75,20 @@ def test_cuts_and_a_restored_state_give_the_same_bits(cut: int) -> None:
     random = np.random.default_rng(2)
     predicted, labels = (random.integers(0, 2, 200).astype(np.int8) for _ in range(2))
     factors = (0.99, 0.9)
-    whole = Prequential(factors).run(predicted, labels)
-    parts, prequential = [], Prequential(factors)
+    scores = random.random(200).astype(np.float32)
+    once = Prequential(factors, 0.999)
+    whole = once.run(predicted, labels, scores)
+    parts, prequential = [], Prequential(factors, 0.999)
     for start in range(0, 200, cut):
-        restored = Prequential(factors)
+        restored = Prequential(factors, 0.999)
         restored.load(prequential.arrays())
         prequential = restored
-        parts.append(prequential.run(predicted[start : start + cut], labels[start : start + cut]))
+        rows = slice(start, start + cut)
+        parts.append(prequential.run(predicted[rows], labels[rows], scores[rows]))
     assert np.concatenate(parts, axis=1).tobytes() == whole.tobytes()
     assert prequential.sums().tobytes() == whole[:, -1].tobytes()
+    assert prequential.report().tobytes() == once.report().tobytes()
+    assert prequential.report().shape == (len(factors), len(REPORT_COLUMNS))
 
 
 def test_a_damaged_state_of_a_metric_is_refused() -> None:
@@ -91,7 +98,11 @@ def test_a_damaged_state_of_a_metric_is_refused() -> None:
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         Prequential().load({"prequential_sums": np.zeros((1, 3))})
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        Prequential().load({"prequential_sums": np.zeros((2, 4))})
+        Prequential().load({"prequential_sums": np.zeros((2, 136))})
+    damaged = np.zeros((1, 136))
+    damaged[0, 1] = 1.0
+    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
+        Prequential().load({"prequential_sums": damaged})
 
 
 @pytest.mark.parametrize("fading", [0.0, -1.0, 1.01])

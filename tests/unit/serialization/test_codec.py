@@ -37,6 +37,7 @@ from stream_app.serialization.encode import encode_examples, encode_labels
 from tests.support.formats.avro_reference import plain, varint
 from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.ids import unpack_id
+from tests.support.formats.metrics import window
 
 LIMITS = DecodeLimits()
 GOLDEN = Path(schemas.__file__).parent / "golden"
@@ -317,12 +318,17 @@ def test_decode_many() -> None:
     assert codec.decode_many(codec.encode(record) for record in records) == records
 
 
+FIGURES = {
+    name: 0.1 + number / 16
+    for number, name in enumerate(each.name for each in dataclasses.fields(MetricWindow) if each.type is not float)
+}
+
 METRIC = Metric(
     "s",
     "areba",
     True,
     9,
-    (MetricWindow(0.99, 0.5, 0.5, 0.5, 1, 2, 3, 4), MetricWindow(1, 0.6, 0.7, 0.8, 5, 6, 7, 8)),
+    (window(0.99, **FIGURES, positive_total=2), window(1, **FIGURES, negative_total=8)),
     0.1,
     0.9,
     10,
@@ -355,8 +361,7 @@ def test_metric_nulls() -> None:
         *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),
     )
     nulls: dict[str, Any] = dict.fromkeys(names)
-    window = dataclasses.replace(METRIC.windows[1], recall=None, specificity=None, gmean=None)
-    metric = dataclasses.replace(METRIC, windows=(METRIC.windows[0], window), **nulls)
+    metric = dataclasses.replace(METRIC, windows=(METRIC.windows[0], window(1, negative_total=8)), **nulls)
     assert codec.decode_one(codec.encode(metric)) == metric
 
 

@@ -4,12 +4,11 @@ from dataclasses import fields, replace
 
 import pytest
 
-from stream_app.config import Config
+from stream_app.config import Config, MetricSettings
 from stream_app.records import (
     Act,
     Label,
     Metric,
-    MetricWindow,
     Outcome,
     Prediction,
 )
@@ -20,7 +19,7 @@ from stream_app.verify.metrics.recount import Recount
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.output_checks import Output
 from stream_app.verify.results import Code
-from tests.support.formats.metrics import with_main_window
+from tests.support.formats.metrics import window, with_main_window
 from tests.support.verified_log import (
     CONFIG,
     CORRECTING,
@@ -37,6 +36,12 @@ from tests.support.verified_log import (
 
 START = ActsBefore(0, 0, 0)
 """Before any act."""
+
+BOTH_CLASSES = {
+    "recall": 0.0, "specificity": 1.0, "gmean": 0.0, "prevalence": 0.5, "f1": 0.0, "kappa": 0.0, "roc_auc": 0.5,
+    "average_precision": 0.5,
+}  # fmt: skip
+"""The figures of a label of each class, both predicted as class 0 with one score."""
 
 
 @pytest.fixture(scope="module")
@@ -94,19 +99,13 @@ def test_metrics_before_or_after_a_correction(
         learner="one",
         labelled=2,
         windows=(
-            MetricWindow(
-                fading_factor=0.99,
-                recall=0.0 if positive else None,
-                specificity=1.0 if positive else None,
-                gmean=0.0 if positive else None,
-                positive_correct=0.0,
-                positive_total=positive,
-                negative_correct=negatives,
-                negative_total=negatives,
+            replace(
+                window(0.99, positive_total=positive, negative_correct=negatives, negative_total=negatives),
+                **(BOTH_CLASSES if positive else {}),
             ),
         ),
     )
-    recount = Recount([0.99], asked, settled, corrections, FigureRestarts())
+    recount = Recount(MetricSettings(prevalence_fading_factor=1.0), asked, settled, corrections, FigureRestarts())
     assert (recount.fault(metric, START) is None) == right
     assert recount.unknown == 0
 
@@ -159,7 +158,7 @@ def test_metrics_that_count_too_much(log: Log) -> None:
 def _changed(at: int, **figures: float | None) -> Metric:
     """Return the metric after `at` labels of a learner that degraded at label 40 and was flagged at label 60."""
     change = {"change_flagged": 60, "change_began": 40, "gmean_before": 0.5, "labels_to_recover": 25, "changes": 1}
-    windows = {"windows": (MetricWindow(0.99, None, None, None, 0.0, 0.0, 0.0, 0.0),)}
+    windows = {"windows": (window(0.99),)}
     names = [each.name for each in fields(Metric) if each.name not in {*change, *windows}]
     values = dict.fromkeys(names, 0) | {"stream": "s", "learner": "l", "labelled": at} | windows | change | figures
     return Metric(**values)  # type: ignore[arg-type]
@@ -211,11 +210,20 @@ def test_a_learner_that_came_back() -> None:
     asked = [Output(offset, b"s", prediction) for offset, prediction in enumerate(predictions)]
     settled = [Output(offset, b"s", outcome) for offset, outcome in enumerate(outcomes)]
     again = replace(_changed(0), stream="s", learner="one", labelled=2, updates=0)
-    first = replace(again, updates=2, windows=(MetricWindow(0.99, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0),))
-    recount = Recount([0.99], asked, settled, {}, FigureRestarts())
+    first = replace(
+        again,
+        updates=2,
+        windows=(window(0.99, **BOTH_CLASSES, positive_total=1.0, negative_correct=1.0, negative_total=1.0),),
+    )
+    recount = Recount(MetricSettings(prevalence_fading_factor=1.0), asked, settled, {}, FigureRestarts())
     assert recount.fault(with_main_window(first, negative_correct=0.5), START) is not None
     assert [recount.fault(first, START), recount.fault(again, START._replace(begun=1))] == [None, None]
     assert recount.unknown == 1
-    assert Recount([0.99], asked, settled, {}, FigureRestarts()).fault(again, START) is not None
-    fault = Recount([0.99, 1.0], asked, settled, {}, FigureRestarts()).fault(first, START)
+    assert (
+        Recount(MetricSettings(prevalence_fading_factor=1.0), asked, settled, {}, FigureRestarts()).fault(again, START)
+        is not None
+    )
+    fault = Recount(MetricSettings(fading_factors=(0.99, 1.0)), asked, settled, {}, FigureRestarts()).fault(
+        first, START
+    )
     assert fault == "the fading factors are [0.99], those of the configuration [0.99, 1.0]"

@@ -119,7 +119,7 @@ def test_metrics_equal_the_records_in_the_topics() -> None:
     published = decode_one(world.rows("metrics", 0)[-1][1])
     assert isinstance(published, Metric)
     at = {"stream": "s0", "learner": published.learner}
-    for name in ("gmean", "recall", "specificity"):
+    for name in ("gmean", "recall", "specificity", "precision", "roc_auc"):
         assert _of(samples, f"areba_{name}_ratio", **at) == getattr(published.main_window, name)
     assert _of(samples, "areba_changes", **at) == published.changes
     assert _of(samples, "areba_champion", stream="s0") == 1

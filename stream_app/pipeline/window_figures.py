@@ -1,0 +1,87 @@
+"""The figures of a window, from its sums: compiled code computes what needs the histograms, Python the rest.
+
+Recall, specificity and the histograms belong to one class each, and say nothing of how often a class comes. Figures of
+an alert as a whole (precision, F1, kappa, average precision) also need the prevalence, the share of class 1. With
+prevalence p, recall r and specificity s, the share of examples that are right alarms is p r, and that of false alarms
+(1 - p) (1 - s): precision is p r / (p r + (1 - p) (1 - s)). So these figures use all labels of each class that the
+window has, and not only the few of the rare class among its last labels. Without fading, they are the figures of the
+confusion matrix.
+
+ROC AUC (Fawcett 2006) is the chance that an example of class 1 has a higher score than an example of class 0. Average
+precision is the mean, over the examples of class 1, of the precision at their own score as the threshold. In both, half
+of the other scores in the same bin count as higher.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_app.jit.compiler import inlined_without_refcounts
+from stream_app.jit.memory import Pointer
+from stream_app.join.score_bins import BINS
+from stream_app.records import MetricWindow
+
+
+@inlined_without_refcounts
+def roc_auc(positives: Pointer, negatives: Pointer) -> float:
+    """Return the area below the ROC curve of two histograms of scores; NaN if one of them is empty."""
+    area = positive = negative = 0.0
+    for row in range(BINS):
+        area += positives[row] * (negative + 0.5 * negatives[row])
+        positive += positives[row]
+        negative += negatives[row]
+    return area / (positive * negative) if positive > 0.0 and negative > 0.0 else np.nan
+
+
+@inlined_without_refcounts
+def average_precision(positives: Pointer, negatives: Pointer, prevalence: float) -> float:
+    """Return the average precision of two histograms of scores at a prevalence; NaN if one of them is empty."""
+    positive = negative = 0.0
+    for row in range(BINS):
+        positive += positives[row]
+        negative += negatives[row]
+    if not (positive > 0.0 and negative > 0.0):
+        return np.nan
+    hit, alarm = prevalence / positive, (1.0 - prevalence) / negative
+    total = above = below = 0.0
+    for k in range(BINS):
+        row = BINS - 1 - k
+        if positives[row] > 0.0 and hit > 0.0:
+            hits, alarms = hit * (above + 0.5 * positives[row]), alarm * (below + 0.5 * negatives[row])
+            total += positives[row] * (hits / (hits + alarms))
+        above += positives[row]
+        below += negatives[row]
+    return total / positive
+
+
+def window_of(fading: float, report: Sequence[float]) -> MetricWindow:
+    """Return the figures of a window, whose numbers at a report are by `prequential.REPORT_COLUMNS`."""
+    positive_correct, positive_total, negative_correct, negative_total, positives, labels, area, average = report
+    recall = specificity = gmean = prevalence = precision = f1 = kappa = None
+    if positive_total > 0.0 and negative_total > 0.0:
+        recall, specificity = positive_correct / positive_total, negative_correct / negative_total
+        gmean = math.sqrt(recall * specificity)
+        prevalence = positives / labels
+        hits, rest = prevalence * recall, 1.0 - prevalence
+        alarms = hits + rest * (1.0 - specificity)
+        precision = hits / alarms if alarms > 0.0 else None
+        f1 = 2.0 * hits / (alarms + prevalence) if prevalence > 0.0 else None
+        chance = prevalence * alarms + rest * (1.0 - alarms)
+        kappa = (hits + rest * specificity - chance) / (1.0 - chance) if chance < 1.0 else None
+    return MetricWindow(
+        fading_factor=fading,
+        recall=recall,
+        specificity=specificity,
+        gmean=gmean,
+        prevalence=prevalence,
+        precision=precision,
+        f1=f1,
+        kappa=kappa,
+        roc_auc=None if math.isnan(area) else area,
+        average_precision=None if math.isnan(average) else average,
+        positive_correct=positive_correct,
+        positive_total=positive_total,
+        negative_correct=negative_correct,
+        negative_total=negative_total,
+    )
