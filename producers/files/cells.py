@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from typing import TypeAlias
@@ -22,6 +22,7 @@ _MAX_MS = 253_402_300_800_000
 """The end of the year 9999, in milliseconds since 1970."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH = _EPOCH.replace(tzinfo=None)
 
 _SHOWN_CHARACTERS = 40
 """Characters of a wrong cell that a message shows."""
@@ -119,6 +120,8 @@ def id_of(cell: Cell) -> bytes:
     Raises:
         CellError: The cell is missing or cannot be an id.
     """
+    if isinstance(cell, str) and cell.isascii() and 1 <= len(cell) <= MAX_ID_BYTES and cell.isalnum():
+        return cell.encode()
     if cell is None or cell != cell or (isinstance(cell, str) and not cell.strip()):  # noqa: PLR0124  (NaN)
         raise CellError(Fault.BAD_ID, "the id is empty")
     if isinstance(cell, float) and cell.is_integer():
@@ -230,7 +233,8 @@ def is_time(cell: Cell, unit: TimeUnit) -> bool:
 def _milliseconds(cell: Cell, unit: TimeUnit) -> int:
     if unit is TimeUnit.ISO or isinstance(cell, date):
         moment = _moment(cell)
-        return ((moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment) - _EPOCH) // timedelta(milliseconds=1)
+        passed = moment - (_LOCAL_EPOCH if moment.tzinfo is None else _EPOCH)
+        return (passed.days * 86_400 + passed.seconds) * 1_000 + passed.microseconds // 1_000
     if isinstance(cell, bool):
         raise TypeError(cell)
     number = _plain_number(cell, decimal_comma=False)
@@ -254,6 +258,10 @@ def class_text(cell: Cell) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
+_KNOWN_LABELS = 100
+"""Ways of writing labels whose class is remembered, so that they are compared once."""
+
+
 class Classes:
     """The values of a column of labels.
 
@@ -265,6 +273,7 @@ class Classes:
     def __init__(self, positive: Sequence[str] = (), negative: Sequence[str] = ()) -> None:
         self._positive = frozenset(map(class_text, positive or ("1", "true")))
         self._negative = frozenset(map(class_text, negative if positive or negative else ("0", "false")))
+        self._known: dict[str, int] = {}
 
     def class_of(self, cell: Cell) -> int:
         """Return the class of a label; -1 if it is missing.
@@ -272,6 +281,14 @@ class Classes:
         Raises:
             CellError: The label is of neither class.
         """
+        if isinstance(cell, str) and cell in self._known:
+            return self._known[cell]
+        found = self._class_of(cell)
+        if isinstance(cell, str) and len(self._known) < _KNOWN_LABELS:
+            self._known[cell] = found
+        return found
+
+    def _class_of(self, cell: Cell) -> int:
         text = class_text(cell)
         if text in self._positive:
             return 1
