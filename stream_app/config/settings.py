@@ -67,7 +67,7 @@ class _KafkaSettings(Settings):
         input_prefix: Prefix of the examples and labels topics, which applications may share; by default `topic_prefix`.
         output_prefix: Prefix of the predictions, outcomes, metrics and dead-letters topics, which no two applications
             may share; by default `topic_prefix`.
-        topics: Full names of topics that exist already or follow another custom; the prefixes do not apply to them. Keys:
+        topics: Full names of topics that exist already or follow another custom, without the prefixes. Keys:
             `examples`, `labels`, `predictions`, `outcomes`, `metrics`, `dead_letters`, `changelog`, `progress`.
         all: Settings of every client.
         consumer: Settings of consumers.
