@@ -40,10 +40,10 @@ RESULTS = Path(__file__).with_name("results") / "relay_members.csv"
 MEMBERS: Mapping[str, LearnerSettings] = {
     "relay": LearnerSettings(method="relay"),
     "short": LearnerSettings(method="relay", replay_per_class=30),
-    "linear": LearnerSettings(method="relay", replay_per_class=100).model_copy(update={"hidden": ()}),
+    "linear": LearnerSettings(method="relay", replay_per_class=100, hidden=()),
     "slow": LearnerSettings(method="relay").model_copy(update={"learning_rate": 0.001}),
 }
-"""The members; the application's settings refuse a network without a hidden layer, and a learning rate of RELAY."""
+"""The members; the application's settings refuse a learning rate of RELAY."""
 
 PENALTY, PENALISED_WIDTH = 0.01, 8
 """The weight of squared hidden-layer weights in the loss, and the least features with which there is a penalty."""

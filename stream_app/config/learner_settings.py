@@ -33,7 +33,7 @@ _OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
 Units: TypeAlias = Annotated[Integer, Field(ge=1, le=16_384)]
-Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(min_length=1, max_length=8)]
+Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(max_length=8)]
 
 
 def is_own(method: str) -> bool:
@@ -77,8 +77,8 @@ class LearnerSettings(Settings):
         ensemble_size: Number of networks in the ensemble.
         replay_per_class: The most examples of each class that RELAY keeps and draws from.
         learning_rate: Step size of Adam.
-        hidden: Units of each of 1 to 8 hidden layers, each from 1 to 16,384.
-        l2: Weight of the sum of squared hidden-layer weights in the loss.
+        hidden: Units of each of up to 8 hidden layers, each from 1 to 16,384; `[]` is logistic regression.
+        l2: Weight of the sum of squared hidden-layer weights in the loss; of all weights without a hidden layer.
         scaler: `standard` scales features by their fading mean and deviation, updated at prediction, to at most 5
             either way; with `none`, a network takes features as they come, to at most 1e6 either way.
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.

@@ -1,4 +1,4 @@
-"""Networks with any number of hidden layers of any width.
+"""Networks with any number of hidden layers of any width; without a hidden layer, logistic regression.
 
 An example's activations and errors are `stride_of(units)` elements apart in the buffer. Loops run along the weights of
 four inputs at a time, so that each weight is loaded from memory once for all examples.
@@ -287,7 +287,8 @@ def learn_any_width(
     errors_of_logits(work, place, targets, count, weight / np.float32(count))
     errors, free = place, place + _padded_count(count)
     sizes = step_sizes(network, weight)
-    decay = ZERO_F32  # L2 holds down the weights of the hidden layers, not of the last one
+    hidden_decay = np.float32(2.0 * network.rates[1])
+    decay = ZERO_F32 if network.layers > 1 else hidden_decay  # L2 leaves out the last layer, unless it is the only one
     for layer in range(network.layers - 1, -1, -1):
         inputs, units, stride = widths[layer], widths[layer + 1], _stride_of(widths[layer])
         before, whole = place - _padded_count(count) * stride, inputs // BLOCK * BLOCK
@@ -315,4 +316,4 @@ def learn_any_width(
         if layer > 0:
             at -= (widths[layer - 1] + 1) * inputs
             place, errors, free = before, free, free + _padded_count(count) * stride
-        decay = np.float32(2.0 * network.rates[1])
+        decay = hidden_decay

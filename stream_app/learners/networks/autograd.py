@@ -47,7 +47,7 @@ class DenseNetwork(torch.nn.Module):
 
     Args:
         features: Inputs.
-        hidden: Units of each hidden layer, at least one.
+        hidden: Units of each hidden layer; without one, the network is logistic regression.
         generator: The source of the weights (`dense.dense_weights`); without one, a fixed seed.
 
     Attributes:
@@ -79,8 +79,8 @@ class DenseNetwork(torch.nn.Module):
         return values.squeeze(1)
 
     def hidden_weights(self) -> Sequence[torch.Tensor]:
-        """Return the weights that L2 regularisation penalises: the weights of the hidden layers."""
-        return tuple(self.layers)[:-2:2]
+        """Return the weights that L2 regularisation penalises: those of the hidden layers, or of the only layer."""
+        return tuple(self.layers)[:-2:2] or (self.layers[0],)
 
 
 def flatten(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor | None = None) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 LeakyReLU (0.01) follows each hidden layer, a sigmoid the last layer. To learn is to take one Adam step (Torch's
 form, eps 1e-7) on the mean binary cross-entropy of the given examples plus `l2` times the sum of the squared weights of
-the hidden layers.
+the hidden layers, or of the only layer.
 
 There are two paths: one hidden layer of 8 units (`width8`), and all other shapes (`any_width`). Both keep one strict
 order of sums, on any batch and machine, so equal operations give equal bits. The sums of units and logits
