@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,16 @@ from stream_app.errors import ArebaError, ConfigurationError
 from stream_app.producers import datasets
 from stream_app.producers.datasets.fetch import default_folder, fetch
 from stream_app.producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environment
-from stream_app.producers.faults import Faults
+from stream_app.producers.files.describe import configuration, describe
+from stream_app.producers.files.source import Reading
 from stream_app.producers.label_delay import FORMS
 from stream_app.producers.manifest import Manifest
-from stream_app.producers.plan import Plan, uniform_plan
+from stream_app.producers.plan import Plan, input_topics
+from stream_app.producers.reading_bar import reading_bar
 from stream_app.producers.replay import replay
-from stream_app.producers.retention import fit_to_retention
-from stream_app.producers.sources import COMMON_KEYS, parse_source
+from stream_app.producers.retention import fit_to_retention, place_times
+from stream_app.producers.run_options import RunOptions, layout_options, take_file_options, wrong_rows_option
+from stream_app.producers.sources import COMMON_KEYS, stream_of
 from stream_app.producers.synthetic import CONCEPTS, SPEC_KEYS
 from stream_app.producers.target import check_topics, read_client_config, wire_format_of
 from stream_app.terminal import LogFormatter, Terminal, say, simple_table
@@ -137,54 +140,16 @@ class _DownloadBar:
         """Do nothing: there is nothing to release."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The options of `areba-replay run`; its help explains them."""
-
-    names: tuple[str, ...]
-    bootstrap_servers: str | None
-    topic_prefix: str
-    client_config: Path | None
-    registry_config: Path | None
-    partitions: int | None
-    rate: str
-    speed: float | None
-    label_delay: str
-    unlabelled_share: float
-    loops: int
-    limit: int | None
-    interval_ms: int | None
-    seed: int
-    start_ms: int | None
-    duplicates: float
-    out_of_order: float
-    dropped: float
-    conflicting_labels: float
-    garbage: float
-    manifest: Path | None
-
-    def plan(self) -> Plan:
-        """Return the plan of the replay.
-
-        Raises:
-            ConfigurationError: An option is wrong.
-            DataSetError: A name is not known, or its data cannot be loaded.
-        """
-        plan = uniform_plan(
-            [parse_source(name, limit=self.limit) for name in self.names],
-            label_delay=self.label_delay,
-            unlabelled_share=self.unlabelled_share,
-            faults=Faults(self.duplicates, self.out_of_order, self.dropped, self.conflicting_labels, self.garbage),
-            loops=self.loops,
-            interval_ms=self.interval_ms,
-            seed=self.seed,
-        )
-        rate = _parse_rate(self.rate)
-        return replace(plan, start_ms=self.start_ms, topic_prefix=self.topic_prefix, rate=rate, speed=self.speed)
-
-
 @main.command("run")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--stream", help="Name of the stream.  [default: NAME, of a file its name up to the first dot]")
+@layout_options
+@wrong_rows_option
+@click.option(
+    "--keep-times/--shift-to-now",
+    default=None,
+    help="Keep a file's event times, or move them so that the last is now.  [default: keep what the topics accept]",
+)
 @click.option(
     "--bootstrap-servers",
     envvar=BOOTSTRAP_VARIABLES,
@@ -257,25 +222,64 @@ class RunOptions:
 def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as click passes them)
     """Send streams.
 
-    NAME is a data set (cervical, credit, mnist, forest, fraud), or sine, circle or sea with options:
+    NAME is a file (CSV, JSON lines or Parquet, also packed by gzip; its name has a dot or a slash), a data set
+    (cervical, credit, mnist, forest, fraud), or sine, circle or sea with options:
     sine:drift=posterior,imbalance=1,length=5000,drift_at=2500,seed=7. stream=NAME gives it another name.
     `areba-replay list` shows them all.
+
+    A file is read in constant memory, and sent in the order of its event times; temporary files of about its size
+    are made in TMPDIR. Missing values are empty cells, NA, N/A, NaN, null and none.
     """
-    options = RunOptions(**values)
+    options = RunOptions(file=take_file_options(values), **values)
     manifest, servers = options.manifest, options.bootstrap_servers
     if manifest is not None and not manifest.absolute().parent.is_dir():
         raise ConfigurationError(f"--manifest {manifest}: no such folder")
     if not servers:
         raise ConfigurationError(f"no Kafka: give --bootstrap-servers or set {BOOTSTRAP_VARIABLES[0]}")
     settings = read_client_config(options.client_config) if options.client_config else {}
-    plan = replace(options.plan(), options=_options_as_text())
     cluster = KafkaCluster(servers, settings).require_broker()
-    plan = fit_to_retention(plan, check_topics(cluster, plan, options.partitions), SystemClock().now_ms())
+    accepted_ms = check_topics(cluster, input_topics(options.topic_prefix), options.partitions)
+    plan = replace(_read_plan(options), options=_options_as_text())
+    now_ms = SystemClock().now_ms()
+    plan, note = place_times(plan, accepted_ms, now_ms, keeps=options.keep_times)
+    if note:
+        say(f"areba-replay: {note}", err=True)
+    plan = fit_to_retention(plan, accepted_ms, now_ms)
     plan = replace(plan, wire_format=wire_format_of(plan, options.registry_config))
     done = _send(plan, KafkaSender(servers, settings, options.partitions))
     if manifest is not None:
         done.save(manifest)
     print_summary(done, Terminal())
+
+
+@main.command("describe")
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--stream", help="Name of the stream.  [default: the file's name up to the first dot]")
+@layout_options
+@click.option("--limit", type=click.IntRange(1), help="Read at most so many rows.")
+def describe_command(path: Path, stream: str | None, limit: int | None, **values: Any) -> None:  # noqa: ANN401  (as above)
+    r"""Read a file once, and print the configuration of a stream for it.
+
+    Comments have the columns with types, missing values and most frequent texts, the classes, the span of time, the
+    delays of labels, and the retention that the topics need. `areba config --check` accepts the output.
+
+    Examples:
+    \b
+      areba-replay describe payments.csv
+      areba-replay describe payments.csv --time date --label is_fraud --positive yes --label-time known_at > my.yaml
+    """
+    with reading_bar(take_file_options(values)) as reading:
+        found = describe(path, replace(reading, limit=limit, on_note=lambda _: None))
+    for line in configuration(found, stream or stream_of(path), SystemClock().now_ms()):
+        say(line)
+
+
+def _read_plan(options: RunOptions) -> Plan:
+    """Return the plan; show a progress bar while files are read."""
+    if not options.has_files:
+        return options.plan(Reading(options=options.file))
+    with reading_bar(options.file) as reading:
+        return options.plan(reading)
 
 
 def _options_as_text() -> dict[str, str]:
@@ -304,15 +308,6 @@ def _send(plan: Plan, sender: Sender) -> Manifest:
         sys.exit(INTERRUPTED_EXIT_CODE)
     finally:
         sender.close()
-
-
-def _parse_rate(text: str) -> float | None:
-    if text == "max":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigurationError(f"--rate {text}: must be a number or `max`") from None
 
 
 def print_summary(manifest: Manifest, console: Terminal) -> None:

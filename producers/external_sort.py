@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 Rows = NDArray[np.void]
 """A structured array `[n]`."""
 
-RUN_ROWS = 1 << 20
-"""Rows that are held and sorted at a time: 30 MB of a schedule, 200 MB of examples with 30 features."""
+RUN_BYTES = 1 << 26
+"""Bytes of rows that are held and sorted at a time; sorting needs as much again."""
 
 
 class ExternalSort:
@@ -26,16 +26,16 @@ class ExternalSort:
     Args:
         row_type: The type of a row.
         keys: The fields that decide the order, the most significant first.
-        run_rows: Most rows that are held in memory while rows are added.
+        run_rows: Most rows that are held in memory; None: `RUN_BYTES`.
 
     Attributes:
         most_held: The most rows that were held in memory at a time.
     """
 
-    def __init__(self, row_type: np.dtype[np.void], keys: Sequence[str], run_rows: int = RUN_ROWS) -> None:
+    def __init__(self, row_type: np.dtype[np.void], keys: Sequence[str], run_rows: int | None = None) -> None:
         self._type = row_type
         self._keys = tuple(keys)
-        self._run_rows = run_rows
+        self._run_rows = run_rows or max(1, RUN_BYTES // row_type.itemsize)
         self._held: list[Rows] = []
         self._held_rows = 0
         self._runs: list[int] = []
@@ -48,6 +48,10 @@ class ExternalSort:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Delete the runs."""
+        self.close()
+
+    def close(self) -> None:
         """Delete the runs."""
         if self._file is not None:
             self._file.close()

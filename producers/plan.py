@@ -152,12 +152,17 @@ class Plan:
     @property
     def examples_topic(self) -> str:
         """The full name of the topic of examples."""
-        return f"{self.topic_prefix}examples"
+        return input_topics(self.topic_prefix)[0]
 
     @property
     def labels_topic(self) -> str:
         """The full name of the topic of labels."""
-        return f"{self.topic_prefix}labels"
+        return input_topics(self.topic_prefix)[1]
+
+
+def input_topics(prefix: str) -> tuple[str, str]:
+    """Return the full names of the topics of examples and labels."""
+    return f"{prefix}examples", f"{prefix}labels"
 
 
 def uniform_plan(

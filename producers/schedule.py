@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.producers.draws import Draws
-from stream_app.producers.external_sort import RUN_ROWS, ExternalSort, Rows
+from stream_app.producers.external_sort import ExternalSort, Rows
 from stream_app.producers.faults import FURTHEST_EVENTS, LATEST_EVENTS
 from stream_app.producers.plan import Plan, StreamPlan
 from stream_app.records import Side
@@ -258,14 +258,14 @@ class SortedSchedule:
 
 @contextmanager
 def sorted_schedule(
-    plan: Plan, piece_examples: int = PIECE_EXAMPLES, run_rows: int = RUN_ROWS
+    plan: Plan, piece_examples: int = PIECE_EXAMPLES, run_rows: int | None = None
 ) -> Iterator[SortedSchedule]:
     """Make and sort the records of a plan; its temporary file ends with the context.
 
     Args:
         plan: What to send.
         piece_examples: Examples whose rows are made at a time.
-        run_rows: Most rows that are sorted in memory.
+        run_rows: Most rows that are sorted in memory; None: as many as `ExternalSort` holds.
     """
     with ExternalSort(_ROW, _ORDER, run_rows) as sort:
         yield SortedSchedule(sort, _make_schedule(plan, sort, piece_examples))

@@ -47,12 +47,12 @@ def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
     return confluent(registry.schema_ids(topics, newest(), registers=True))
 
 
-def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) -> int:
+def check_topics(cluster: Cluster, names: tuple[str, str], partitions: int | None = None) -> int:
     """Check that both topics are ready for a replay.
 
     Args:
         cluster: The cluster.
-        plan: The plan of the replay.
+        names: The topics of examples and labels.
         partitions: The number of partitions of each topic that are used; None: all.
 
     Returns:
@@ -61,7 +61,6 @@ def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) ->
     Raises:
         TopicError: A topic is missing, or a label would not meet its example.
     """
-    names = (plan.examples_topic, plan.labels_topic)
     found = cluster.topics(names)
     lines = [
         f"topic {name}: it does not exist; `areba topics create` creates it" for name in names if name not in found

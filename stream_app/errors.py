@@ -5,7 +5,7 @@
      |    +-- TopicError        a topic is missing, or its settings are wrong              exit 2
      |    +-- ForeignRecordsError   another application writes to the output topics        exit 2
      |    +-- OwnCodeError      a user's own learner or network failed (a worker parks its task)
-     |    +-- DataSetError      a data set is missing, or its checksum is wrong            exit 2
+     |    +-- DataSetError      a data set or file of rows is missing or wrong             exit 2
      +-- StateError             a task cannot be restored; see `ErrorCode`                 exit 3
      |    +-- OffsetGoneError   a record that must be read was deleted                     exit 3
      +-- RestartNeededError     the process must be started again                          exit 4
@@ -149,7 +149,7 @@ class OwnCodeError(ConfigurationError):
 
 
 class DataSetError(ConfigurationError):
-    """A data set is missing, or its checksum is wrong."""
+    """A data set or a file of rows is missing or wrong."""
 
 
 class StateError(ArebaError):

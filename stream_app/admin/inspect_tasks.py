@@ -22,9 +22,8 @@ from stream_app.backends.questions import Retention
 from stream_app.backends.reading import Row, columns_of, finish, rows_of
 from stream_app.backends.retention import FOREVER, retention_of
 from stream_app.backends.topics import largest_batch_bytes, problems_of
-from stream_app.config import Config
+from stream_app.config import Config, Topics
 from stream_app.config.memory_bound import bound_of
-from stream_app.config.settings import Topics
 from stream_app.errors import ErrorCode, StateError, TopicError
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.changelog import load, manifests_of

@@ -15,7 +15,7 @@ from stream_app.config.learner_settings import METHODS, LearnerSettings, has_set
 from stream_app.config.loading import DEFAULT, Effective, effective, load
 from stream_app.config.messages import or_nearest
 from stream_app.config.methods import METHOD_FACTS
-from stream_app.config.settings import BreakerSettings, Config, Topics
+from stream_app.config.settings import BreakerSettings, Config
 from stream_app.config.task_settings import (
     MAX_HELD,
     MAX_HELD_BYTES,
@@ -27,6 +27,7 @@ from stream_app.config.task_settings import (
     StreamSettings,
     TaskSettings,
 )
+from stream_app.config.topics import Topics
 from stream_app.config.values import LearnerName
 
 __all__ = [

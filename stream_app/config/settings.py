@@ -26,6 +26,7 @@ from stream_app.config.task_settings import (
     UnknownStreams,
     WireFormatName,
 )
+from stream_app.config.topics import FullTopicName, TopicPrefix, TopicRole, Topics, same_names, usual_topics
 from stream_app.config.values import (
     MAX_MS,
     Change,
@@ -58,9 +59,6 @@ class ApplicationSettings(Settings):
     instance: Annotated[TopicName, Change.FREE] = Field(default_factory=_host)
 
 
-_TopicPrefix: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
-
-
 class _KafkaSettings(Settings):
     """The brokers, the prefixes of topics, and settings of librdkafka by their own names.
 
@@ -70,6 +68,8 @@ class _KafkaSettings(Settings):
         input_prefix: Prefix of the examples and labels topics, which applications may share; by default `topic_prefix`.
         output_prefix: Prefix of the predictions, outcomes, metrics and dead-letters topics, which no two applications
             may share; by default `topic_prefix`.
+        topics: Full names of topics that exist already or follow another custom, without the prefixes. Keys:
+            `examples`, `labels`, `predictions`, `outcomes`, `metrics`, `dead_letters`, `changelog`, `progress`.
         all: Settings of every client.
         consumer: Settings of consumers.
         producer: Settings of producers.
@@ -78,9 +78,10 @@ class _KafkaSettings(Settings):
     change: ClassVar[Change] = Change.FREE
 
     bootstrap_servers: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] = "127.0.0.1:9092"
-    topic_prefix: _TopicPrefix = ""
-    input_prefix: _TopicPrefix | None = None
-    output_prefix: _TopicPrefix | None = None
+    topic_prefix: TopicPrefix = ""
+    input_prefix: TopicPrefix | None = None
+    output_prefix: TopicPrefix | None = None
+    topics: Frozen[TopicRole, FullTopicName] = Field(default_factory=dict)
     all: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     consumer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     producer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
@@ -188,24 +189,6 @@ class _StreamOverrides(LearnerOverrides):
     learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
 
 
-class Topics(NamedTuple):
-    """The full names of an application's topics."""
-
-    examples: str
-    labels: str
-    predictions: str
-    outcomes: str
-    metrics: str
-    dead_letters: str
-    changelog: str
-    progress: str
-
-    @property
-    def inputs(self) -> tuple[str, str]:
-        """The topics of examples and labels, by `Side`."""
-        return self.examples, self.labels
-
-
 class _Conflict(NamedTuple):
     """A setting that contradicts another one, and the line that says so."""
 
@@ -299,21 +282,12 @@ class Config(Settings):
 
     @property
     def topics(self) -> Topics:
-        """The names of all topics, with their prefixes."""
+        """The full names of all topics."""
         kafka = self.kafka
         inputs = kafka.topic_prefix if kafka.input_prefix is None else kafka.input_prefix
         outputs = kafka.topic_prefix if kafka.output_prefix is None else kafka.output_prefix
-        own = kafka.topic_prefix + self.application.id
-        return Topics(
-            examples=f"{inputs}examples",
-            labels=f"{inputs}labels",
-            predictions=f"{outputs}predictions",
-            outcomes=f"{outputs}outcomes",
-            metrics=f"{outputs}metrics",
-            dead_letters=f"{outputs}dead-letters",
-            changelog=f"{own}-changelog",
-            progress=f"{own}-progress",
-        )
+        usual = usual_topics(inputs, outputs, f"{kafka.topic_prefix}{self.application.id}-")
+        return usual._replace(**{str(topic): name for topic, name in kafka.topics.items()})
 
     def task_settings(self) -> TaskSettings:
         """Return the part that changes a result, with all settings of each stream's learners."""
@@ -365,6 +339,8 @@ def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflic
 def _conflicts(config: Config) -> Iterator[_Conflict]:
     """Yield the settings that contradict one another."""
     yield from _format_conflicts(config.serialization)
+    for topic, message in same_names(config.topics):
+        yield _Conflict(("kafka", "topics", topic), message)
     limits = config.limits
     if config.worker.buffer_bytes < limits.max_record_bytes:
         message = f"must be at least limits.max_record_bytes ({limits.max_record_bytes})"
@@ -372,9 +348,13 @@ def _conflicts(config: Config) -> Iterator[_Conflict]:
     if len(config.streams) > limits.max_streams_per_task:
         message = f"must allow the {len(config.streams)} configured streams, is {limits.max_streams_per_task}"
         yield _Conflict(("limits", "max_streams_per_task"), message)
+    yield from _stream_conflicts(config)
+
+
+def _stream_conflicts(config: Config) -> Iterator[_Conflict]:
     for name, stream in config.streams.items():
         path = ("streams", name)
-        for setting, message in column_conflicts(stream, limits.max_features):
+        for setting, message in column_conflicts(stream, config.limits.max_features):
             yield _Conflict((*path, setting), message)
         for setting in stream.without_effect(settings.method for settings in config.learners.values()):
             yield _Conflict((*path, setting), "no learner's method has such a setting")

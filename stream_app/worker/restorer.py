@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeAlias
 
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.questions import Question
-from stream_app.config.settings import Topics
+from stream_app.config import Topics
 from stream_app.errors import (
     ErrorCode,
     ForeignRecordsError,

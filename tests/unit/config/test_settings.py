@@ -80,6 +80,19 @@ class TestFile:
         fed = read(tmp_path, "kafka: {topic_prefix: bank., input_prefix: ''}\n").topics
         assert (fed.examples, fed.labels, fed.predictions) == ("examples", "labels", "bank.predictions")
 
+    def test_topics_that_exist_already_keep_their_names(self, tmp_path: Path) -> None:
+        """Producers of an organisation do not rename their topics for one reader."""
+        document = "kafka: {topic_prefix: bank., topics: {examples: payments.features.v1, dead_letters: rejected}}\n"
+        topics = read(tmp_path, document).topics
+        assert (topics.examples, topics.labels) == ("payments.features.v1", "bank.labels")
+        assert (topics.dead_letters, topics.predictions) == ("rejected", "bank.predictions")
+
+    @pytest.mark.parametrize("names", ["labels: examples", "predictions: areba-progress", "progress: '..x y'"])
+    def test_no_two_topics_have_the_same_name(self, tmp_path: Path, names: str) -> None:
+        """A worker that read its own outputs would never end."""
+        with pytest.raises(ConfigurationError, match=r"kafka\.topics\."):
+            read(tmp_path, f"kafka: {{topics: {{{names}}}}}\n")
+
     def test_no_two_applications_or_tools_share_a_name(self, tmp_path: Path) -> None:
         """A process that has the name of another one would fence it, and abort its transaction."""
         names: list[str] = []

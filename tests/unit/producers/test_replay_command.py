@@ -49,6 +49,7 @@ def _run(
     return CliRunner().invoke(cli.main, ["run", *arguments], env={"COLUMNS": "200"})
 
 
+INPUTS = ("examples", "labels")
 KAFKA = ("--bootstrap-servers", "broker:9092")
 
 
@@ -137,9 +138,9 @@ def test_the_shorter_retention_time_counts() -> None:
     cluster.topics = lambda names: {  # type: ignore[method-assign]
         name: TopicInfo(name, 4, {"retention.ms": kept[name]}) for name in names
     }
-    assert check_topics(cluster, plan_of()) == 500  # type: ignore[arg-type]
+    assert check_topics(cluster, INPUTS) == 500  # type: ignore[arg-type]
     kept["labels"] = "-1"
-    assert check_topics(cluster, plan_of()) == 1_000  # type: ignore[arg-type]
+    assert check_topics(cluster, INPUTS) == 1_000  # type: ignore[arg-type]
 
 
 def test_a_replay_heeds_the_event_times_that_topics_refuse() -> None:
@@ -147,9 +148,9 @@ def test_a_replay_heeds_the_event_times_that_topics_refuse() -> None:
     cluster = FakeCluster()
     settings = {"retention.ms": "1000", "message.timestamp.before.max.ms": "300"}
     cluster.topics = lambda names: {name: TopicInfo(name, 4, settings) for name in names}  # type: ignore[method-assign]
-    assert check_topics(cluster, plan_of()) == 300  # type: ignore[arg-type]
+    assert check_topics(cluster, INPUTS) == 300  # type: ignore[arg-type]
     settings |= {"retention.ms": "-1", "message.timestamp.before.max.ms": str(2**63 - 1)}
-    assert check_topics(cluster, plan_of()) == -1  # type: ignore[arg-type]
+    assert check_topics(cluster, INPUTS) == -1  # type: ignore[arg-type]
 
 
 def test_a_failed_delivery_exits_1_with_the_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -186,3 +187,58 @@ def test_the_schedule_is_made_without_bytes() -> None:
     """Planning a million examples must not encode them; it makes columns only."""
     planned = schedule(plan_of(stream_plan("sea:length=100000", loops=2)))
     assert len(planned) == 400_002
+
+
+PAYMENTS = "id,at,amount,fraud,known\na,2013-09-24,1.5,no,2013-09-26\nb,2013-09-25,2.5,yes,2013-09-27\n"
+COLUMNS = ("--id=id", "--time=at", "--label=fraud", "--positive=yes", "--label-time=known")
+
+
+def test_a_file_is_sent_as_a_stream(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command of the README: a file with times, ids, labels and their times."""
+    file, sender, manifest = tmp_path / "payments.csv", ListSender(), tmp_path / "manifest.json"
+    file.write_text(PAYMENTS)
+    result = _run(monkeypatch, str(file), *COLUMNS, "--manifest", str(manifest), *KAFKA, sender=sender)
+    assert result.exit_code == 0, result.output
+    assert [record.topic for record in sender.sent] == [*["examples"] * 2, *["labels"] * 2, "examples", "labels"]
+    assert {record.key for record in sender.sent} == {b"payments"}
+    assert "areba-replay: payments.csv: at: times are in ISO 8601, without a zone, so UTC" in result.stderr
+    assert "areba-replay: the event times begin at 2013-09-24T00:00:00Z; the topics accept" in result.stderr
+    assert Manifest.load(manifest).streams[0].label_delay == "own times"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("payments.csv", "--label-time=known"), "--label-time needs --time and --label"),
+        (("payments.csv", "--positive=yes"), "--positive and --negative need --label"),
+        (("payments.csv", "--delimiter=ab"), "--delimiter 'ab': must be one character, or `tab`"),
+        (("sine", "--label=fraud"), "options about files need a file: sine is none"),
+        (("sine", "sea", "--stream=x"), "--stream is the name of one stream"),
+        (("missing.csv",), "missing.csv: no such file"),
+        (("payments.csv", "--time=att"), "--time att: the file has no such column; did you mean at?"),
+        (("payments.csv", *COLUMNS, "--keep-times"), "--keep-times: the event times begin at 2013-09-24T00:00:00Z"),
+        (("payments.csv", "--id=id", "--loops=2"), "payments: loops: the data has ids of its own"),
+        (("payments.csv:limits=2",), "payments.csv:limits=2: no option limits; did you mean limit?"),
+    ],
+)
+def test_wrong_options_about_files_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    """Nothing is sent, and the last line says why."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "payments.csv").write_text(PAYMENTS)
+    sender = ListSender()
+    result = _run(monkeypatch, *arguments, *KAFKA, sender=sender)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(f"areba-replay: {line}")
+    assert not sender.sent
+
+
+def test_the_name_of_a_file_may_have_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Several files, or a file beside a data set, need names of their own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "payments.csv").write_text(PAYMENTS)
+    sender = ListSender()
+    result = _run(monkeypatch, "payments.csv:stream=eu,limit=1", "sine:length=2", *COLUMNS, *KAFKA, sender=sender)
+    assert result.exit_code == 0, result.output
+    assert sorted(record.key for record in sender.sent if record.topic == "examples") == [*[b"eu"] * 2, *[b"sine"] * 3]

@@ -1,0 +1,208 @@
+"""What a file holds, and the configuration of a stream for it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from stream_app.backends.retention import LATE_MS, date, duration
+from stream_app.config.task_settings import MAX_HELD, JoinSettings
+from stream_app.config.values import DAY_MS, MAX_MS
+from stream_app.producers.files.figures import ColumnFigures, Delays, Kind, Pending
+from stream_app.producers.files.layout import NO_TIME, Example, Layout
+from stream_app.producers.files.readers import Sample, open_file
+from stream_app.producers.files.source import Reading, batches, examples_of
+from stream_app.producers.files.wrong_rows import WrongRows
+from stream_app.producers.retention import RETENTION_SHARE, retention_for
+
+_MARGIN = 1.1
+"""What is recommended is so much more than what was measured, and then rounded up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a file holds.
+
+    Attributes:
+        file: The name of the file.
+        notes: What was taken from the first rows.
+        wrong: The rows that could not be sent.
+        rows: The number of rows.
+        columns: Figures of each column.
+        features: The names of the columns of features.
+        classes: Rows without wrong cells by class: 0, 1, and -1 without a label.
+        classes_note: Which labels are which class.
+        first_ms: The first event time; None: there are none.
+        last_ms: The last event time of an example.
+        end_ms: The last event time of an example or a label.
+        is_sorted: Whether the rows are in the order of their times.
+        delays: The delays of the labels.
+        ttl_ms: `join.ttl_ms` that all labels of the file need; None: the file does not say when labels are known.
+        pending: The most examples that wait at a time with it.
+    """
+
+    file: str
+    notes: tuple[str, ...]
+    wrong: tuple[str, ...]
+    rows: int
+    columns: tuple[ColumnFigures, ...]
+    features: tuple[str, ...]
+    classes: Counter[int]
+    classes_note: str
+    first_ms: int | None
+    last_ms: int
+    end_ms: int
+    is_sorted: bool
+    delays: Delays
+    ttl_ms: int | None
+    pending: int
+
+
+class _Times:
+    """The event times of a file, and the delays of its labels."""
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self.first_ms: int | None = None
+        self.last_ms = self.end_ms = NO_TIME
+        self.is_sorted = True
+        self.delays = Delays()
+
+    def add(self, examples: Sequence[Example]) -> None:
+        """Count examples."""
+        for example in examples:
+            self.is_sorted &= example.time_ms >= self.last_ms
+            self.first_ms = example.time_ms if self.first_ms is None else min(self.first_ms, example.time_ms)
+            self.last_ms = max(self.last_ms, example.time_ms)
+            self.end_ms = max(self.end_ms, example.time_ms, example.label_time_ms)
+            if example.label_time_ms != NO_TIME:
+                self.delays.add(example.label_time_ms - example.time_ms)
+        self._pending.add(examples)
+
+
+def describe(path: Path, reading: Reading) -> Description:
+    """Read a file once. Rows with wrong cells are counted, and left out of classes, times and delays.
+
+    Raises:
+        ConfigurationError: An option does not fit the file.
+        DataSetError: The file cannot be read.
+    """
+    with open_file(path, reading.options.delimiter) as reader, Pending() as pending:
+        sample = Sample.of(reader)
+        layout = Layout(reader, sample, reading.options)
+        wrong = WrongRows(str(path), reader.place, is_skipped=True)
+        columns = [
+            ColumnFigures(name, Kind.of(sample.column(index), decimal_comma=layout.decimal_comma), layout.decimal_comma)
+            for index, name in enumerate(reader.names)
+        ]
+        times, classes, rows = _Times(pending), Counter[int](), 0
+        for batch in batches(reader, reading):
+            rows += len(batch)
+            for row in batch:
+                for column, cell in zip(columns, row.cells, strict=False):
+                    column.add(cell)
+            examples = [example for _, example in examples_of(batch, layout, wrong)]
+            classes.update(example.label for example in examples)
+            if layout.has_times:
+                times.add(examples)
+        ttl_ms = _rounded_up(times.delays.largest * _MARGIN) if times.delays.count else None
+        lead_ms = JoinSettings().max_clock_lead_ms
+        return Description(
+            file=path.name,
+            notes=tuple(layout.notes),
+            wrong=tuple(wrong.report(rows)),
+            rows=rows,
+            columns=tuple(columns),
+            features=layout.features,
+            classes=classes,
+            classes_note=layout.classes_note,
+            first_ms=times.first_ms,
+            last_ms=times.last_ms,
+            end_ms=times.end_ms,
+            is_sorted=times.is_sorted,
+            delays=times.delays,
+            ttl_ms=ttl_ms,
+            pending=0 if ttl_ms is None else pending.most(ttl_ms + lead_ms),
+        )
+
+
+def _rounded_up(milliseconds: float) -> int:
+    """Return a time as whole days, hours or minutes, at least one minute, and at most what a setting may be."""
+    for unit in (DAY_MS, 3_600_000, 60_000):
+        if milliseconds >= 2 * unit:
+            return min(MAX_MS, -(-int(milliseconds) // unit) * unit)
+    return 60_000
+
+
+def configuration(found: Description, stream: str, now_ms: int) -> Iterator[str]:
+    """Yield the lines of a configuration in YAML, with the figures as comments.
+
+    Args:
+        found: What the file holds.
+        stream: The name of the stream.
+        now_ms: The time, from which the age of the records is counted.
+    """
+    yield from (f"# {line}".rstrip() for line in _comments(found, now_ms))
+    pending = min(MAX_HELD, max(1_000, _two_digits_up(found.pending * _MARGIN)))
+    join = {} if found.ttl_ms is None else {"ttl_ms": found.ttl_ms, "max_pending_per_stream": pending}
+    settings = {
+        "application": {"id": "my-app", "instance": "worker-1"},
+        "streams": {stream: {"features": len(found.features), "learning_rate": 0.01}},
+        "learners": {
+            "areba": {"method": "areba", "budget": 20, "scaler": "standard"},
+            "baseline": {"method": "baseline", "scaler": "standard"},
+        },
+        **({"join": join} if join else {}),
+    }
+    yield from yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, allow_unicode=True).splitlines()
+
+
+def _comments(found: Description, now_ms: int) -> Iterator[str]:
+    yield f"{found.file}: {found.rows:,} rows"
+    yield from found.notes
+    yield from found.wrong
+    yield ""
+    yield from _column_table(found.columns)
+    yield ""
+    yield found.classes_note
+    total = max(1, found.classes.total())
+    counts = ((1, "class 1"), (0, "class 0"), (-1, "without a label"))
+    yield "; ".join(f"{name}: {found.classes[key]:,} ({found.classes[key] / total:.2%})" for key, name in counts)
+    if found.first_ms is not None:
+        yield from _time_comments(found, found.first_ms, now_ms)
+    yield ""
+
+
+def _column_table(columns: Sequence[ColumnFigures]) -> Iterator[str]:
+    width = max(len("column"), *(len(column.name) for column in columns))
+    yield f"{'column':{width}}  type      missing  values"
+    for column in columns:
+        share = column.missing / max(1, column.count)
+        yield f"{column.name:{width}}  {column.kind:8}  {share:7.2%}  {column.words()}".rstrip()
+
+
+def _time_comments(found: Description, first_ms: int, now_ms: int) -> Iterator[str]:
+    order = "in their order" if found.is_sorted else "in another order, which areba-replay sorts"
+    length = duration(found.last_ms - first_ms)
+    yield f"event times: {date(first_ms)} to {date(found.last_ms)} ({length}); rows are {order}"
+    delays = found.delays
+    if found.ttl_ms is not None:
+        p50, p99 = delays.quantile(0.5), delays.quantile(0.99)
+        early = f"; {delays.early:,} labels come before their examples" if delays.early else ""
+        yield f"delays of labels: p50 {duration(p50)}, p99 {duration(p99)}, max {duration(delays.largest)}{early}"
+        evicted = f", of which join keeps {MAX_HELD:,}" if found.pending > MAX_HELD else ""
+        yield f"examples that wait for labels at a time: at most {found.pending:,}{evicted}"
+    span_ms, ttl_ms = found.end_ms - first_ms, found.ttl_ms
+    fits = span_ms <= LATE_MS * RETENTION_SHARE
+    shifted = "" if fits else f" --retention {retention_for(span_ms, ttl_ms)}"
+    kept = retention_for(max(0, now_ms - first_ms), ttl_ms)
+    yield f"topics, if the last event time is moved to now: areba topics create -c FILE{shifted}"
+    yield f"topics, if event times are kept: areba topics create -c FILE --retention {kept}"
+
+
+def _two_digits_up(count: float) -> int:
+    """Return a count rounded up to two digits."""
+    scale = 10 ** max(0, len(str(int(count))) - 2)
+    return int(-(-count // scale) * scale)

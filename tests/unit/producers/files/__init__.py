@@ -1,0 +1,1 @@
+"""Files of one's own as streams of a replay."""
