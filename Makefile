@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test kafka-tests other-tests test-ops test-packages simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
+.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -33,6 +33,9 @@ setup: $(VENV)/.installed ## create the virtual environment with the pinned depe
 
 demo: setup ## run the application on a real Kafka with six streams and a killed worker, in under 3 minutes
 	$(BIN)/python -m ops.demo
+
+demo-csv: setup ## make a file of payments, describe it, send it to a real Kafka, learn from it, verify, and show the dashboard
+	$(BIN)/python -m ops.demo_csv
 
 test: setup ## run every test, including Kafka, and the first 2,000 seeds of the simulation
 	$(MAKE) --no-print-directory -j2 kafka-tests other-tests

@@ -1,7 +1,9 @@
 """The `areba-replay` command: list data sets, fetch them, and send them to Kafka."""
 
+import errno
 import logging
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,11 @@ class _Group(click.Group):
             for line in error.lines:
                 say(f"areba-replay: {line}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            say(f"areba-replay: no space is left in {tempfile.gettempdir()}; TMPDIR names another folder", err=True)
+            ctx.exit(ArebaError.exit_code)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -227,8 +234,8 @@ def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as 
     sine:drift=posterior,imbalance=1,length=5000,drift_at=2500,seed=7. stream=NAME gives it another name.
     `areba-replay list` shows them all.
 
-    A file is read in constant memory, and sent in the order of its event times; temporary files of about its size
-    are made in TMPDIR. Missing values are empty cells, NA, N/A, NaN, null and none.
+    A file is read in constant memory, and sent in the order of its event times; temporary files in TMPDIR take two
+    to four times its space. Missing values are empty cells, NA, N/A, NaN, null and none.
     """
     options = RunOptions(file=take_file_options(values), **values)
     manifest, servers = options.manifest, options.bootstrap_servers

@@ -14,7 +14,9 @@ from stream_app.terminal import Terminal
 def reading_bar(options: FileOptions) -> Iterator[Reading]:
     """Show the progress of reading a file, and its notes, on standard error."""
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as bars:
+    console = Terminal(stderr=True)
+    is_hidden = not console.is_interactive  # otherwise rich writes an empty line
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as bars:
         task = bars.add_task("reading", total=None)
 
         def on_note(note: str) -> None:

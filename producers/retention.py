@@ -51,7 +51,9 @@ def place_times(plan: Plan, accepted_ms: int, now_ms: int, *, keeps: bool | None
     if not has_times or plan.start_ms is not None:
         return plan, ""
     age_ms, span = now_ms - plan.origin_ms, span_ms(plan)
-    too_old, too_new = 0 <= accepted_ms < age_ms, span - age_ms > _CLOCK_LEAD_MS
+    # what is nearly too old may be so when it is sent
+    most_ms = accepted_ms if keeps else int(accepted_ms * RETENTION_SHARE)
+    too_old, too_new = accepted_ms >= 0 and most_ms < age_ms, span - age_ms > _CLOCK_LEAD_MS
     begin = f"the event times begin at {date(plan.origin_ms)}"
     limit = f"{_ACCEPTED} records up to {_duration(accepted_ms)} old"
     if keeps and too_old:

@@ -329,6 +329,10 @@ for _one in columns_of("outcome"):
         NO_OUTCOME[_one.name] = _NULLS[_one.kind]
 
 
+COLUMNS = -1
+"""Stands for the number of features of an example that has values by column."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """The decoded values of `RawRecords`, n rows in the same order.
@@ -343,7 +347,8 @@ class Decoded:
         ids: uint64 `[n, ID_WORDS]`; zeros in rows without an id.
         features: float32 `[total]`, the features of all examples, one after the other.
         feature_starts: int64 `[n]`, index of the row's first element in `features`.
-        feature_counts: int32 `[n]`; 0 in rows without features.
+        feature_counts: int32 `[n]`; 0 in rows without features; `COLUMNS` in rows with values by column.
+        value_starts: int64 `[n]`, where the map of values by column begins in the buffer of the values; -1: none.
         labels: int8 `[n]`, the class; -1 in rows without a class.
         revisions: int64 `[n]`, the revision of a label; 0 in other rows.
         marks: The control records, by row.
@@ -358,6 +363,7 @@ class Decoded:
     features: Floats
     feature_starts: Longs
     feature_counts: Integers
+    value_starts: Longs
     labels: NDArray[np.int8]
     revisions: Longs
     marks: Mapping[int, Mark]

@@ -37,6 +37,7 @@ Longs: TypeAlias = NDArray[np.int64]
 Integers: TypeAlias = NDArray[np.int32]
 Bytes: TypeAlias = NDArray[np.uint8]
 Words: TypeAlias = NDArray[np.uint64]
+Value: TypeAlias = bool | int | float | str | None  # of a column; None: it is missing
 
 
 class Side(IntEnum):
@@ -101,6 +102,7 @@ class Reason(IntEnum):
     UNKNOWN_LEARNER = 14
     WRONG_KEY = 15
     STREAM_STOPPED = 16
+    BAD_COLUMN = 17
 
     @property
     def text(self) -> str:
@@ -110,7 +112,7 @@ class Reason(IntEnum):
     @property
     def malformed(self) -> bool:
         """Whether the record alone is the cause, not the state of its stream."""
-        return self <= Reason.BAD_TIME or self is Reason.WRONG_KEY
+        return self <= Reason.BAD_TIME or self in (Reason.WRONG_KEY, Reason.BAD_COLUMN)
 
 
 class Cause(IntEnum):
@@ -168,11 +170,12 @@ def stream_of_key(key: bytes | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The features of one event, whose class is not known yet."""
+    """One event, whose class is not known yet: its features, or, if its stream has columns, its values by column."""
 
     stream: str
     id: str
-    features: Sequence[float]
+    features: Sequence[float] = ()
+    values: Mapping[str, Value] | None = None
 
 
 @dataclass(frozen=True, slots=True)

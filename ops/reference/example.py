@@ -51,6 +51,14 @@ streams:
     features: 54
   sine:
     features: 2
+  payments:               # examples with values by column, instead of an array of features
+    columns:
+      amount: number
+      age: {missing: mean}                # a missing number becomes the mean; one more feature says so
+      country: {category: {most: 50}}     # a feature for each of the 50 most frequent, one for the others
+      merchant: {category: {hashed: 32}}  # 32 features; a hash chooses one of them
+      weekday: {cyclic: 7}                # sine and cosine, with a period of 7
+    missing_values: [-9999, ""]           # marks that stand for a missing value in any column
 """
 
 

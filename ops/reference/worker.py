@@ -17,7 +17,9 @@ REASONS: Mapping[Reason, str] = {
     "detail says if it looks like the other wire format, or names an unknown schema id.",
     Reason.TOO_LARGE: "The value has more than `limits.max_record_bytes` bytes.",
     Reason.WRONG_DIMENSION: "The example has no feature, more than `limits.max_features`, or another number of "
-    "features than its stream.",
+    "features than its stream; or values by column although its stream has no columns, or features although it has.",
+    Reason.BAD_COLUMN: "A value does not fit its column: the column is unknown, has no value (without "
+    "`missing: mean`) or text where it has numbers, or the number is too large. The detail names the column.",
     Reason.NOT_FINITE: "A feature is NaN or infinite.",
     Reason.BAD_ID: "The stream's name does not have 1 to 249 bytes of UTF-8, or the id not 1 to 64.",
     Reason.BAD_LABEL: "The class is neither 0 nor 1, or the revision is negative.",

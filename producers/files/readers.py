@@ -5,6 +5,7 @@ and take any types in a column. Parquet needs pyarrow.
 """
 
 import csv
+import errno
 import gzip
 import io
 import itertools
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stream_app.errors import ConfigurationError, DataSetError
-from stream_app.producers.files.cells import Cell
+from stream_app.producers.files.cells import Cell, is_number
 
 if TYPE_CHECKING:
     import _csv
@@ -102,6 +103,8 @@ def open_file(path: Path, delimiter: str | None = None) -> Iterator[Reader]:
             _require_text(path, beginning)
             yield _CsvReader(path, is_packed=is_packed, delimiter=delimiter)
     except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise  # of the temporary files
         reason = getattr(error, "strerror", None) or str(error)
         raise DataSetError(f"{path}: {reason[:1].lower()}{reason[1:]}") from error
 
@@ -168,6 +171,11 @@ class _CsvReader(_TextReader):
         except csv.Error as error:
             raise DataSetError(f"{path}: the line of names cannot be read as CSV: {error}") from None
         self.names = tuple(name.strip() or f"column {number}" for number, name in enumerate(names, 1))
+        if 2 * sum(map(is_number, self.names)) > len(self.names):
+            shown = self.delimiter.join(names[:3])
+            raise DataSetError(
+                f"{path}: the first line must have the names of the columns, and has numbers: {shown}..."
+            )
         self.kind = f"CSV with the delimiter {self.delimiter!r}"
         _require_distinct(path, self.names)
 

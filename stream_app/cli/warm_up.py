@@ -8,7 +8,7 @@ import fcntl
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,11 +132,9 @@ def _rehearse(settings: TaskSettings) -> None:
     task = Task(0, settings, ("examples", "labels"))
     kinds = {stream.model_dump_json(): name for name, stream in settings.streams.items()}
     names = list(kinds.values()) or ["warm-up"]
-    feature_counts = {
-        name: (settings.streams[name].features if name in settings.streams else None) or 2 for name in names
-    }
+    streams = {name: settings.of_stream(name) for name in names}
     for count in _REHEARSED:
-        examples, labels = _rehearsal_records(feature_counts, count)
+        examples, labels = _rehearsal_records(streams, count)
         cut(examples.timestamps, labels.timestamps, examples_at_end=True, labels_at_end=True, limit=1)
         batch = task.open(examples, labels)
         task.fitting(batch, Room(0, 0))
@@ -145,13 +143,13 @@ def _rehearse(settings: TaskSettings) -> None:
     for state in task.states():
         pending, closed = state.pending_rows(state.pending_arrivals()), state.closed_rows(*state.closed_span())
         restored.load_stream(state.name, *map(dict, (state.core_state(), pending, closed)))
-    _rehearse_changes(task, settings, feature_counts)
+    _rehearse_changes(task, settings, streams)
 
 
-def _rehearse_changes(task: "Task", settings: TaskSettings, feature_counts: dict[str, int]) -> None:
+def _rehearse_changes(task: "Task", settings: TaskSettings, streams: Mapping[str, StreamSettings]) -> None:
     """Let another learner begin while an example of each stream is pending, and erase that example."""
     number = max(_REHEARSED)
-    pending = [Example(name, f"{number}-{name}"[:64], [0.5] * features) for name, features in feature_counts.items()]
+    pending = [_rehearsal_example(name, stream, number, 0.5) for name, stream in streams.items()]
     task.step(_raw(pending), _raw([]))
     task.apply_settings(
         settings.model_copy(
@@ -208,15 +206,23 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
     return False
 
 
-def _rehearsal_records(feature_counts: dict[str, int], count: int) -> tuple[RawRecords, RawRecords]:
+def _rehearsal_records(streams: Mapping[str, StreamSettings], count: int) -> tuple[RawRecords, RawRecords]:
     """Return this many examples of each stream, and their labels."""
     examples = [
-        Example(name, f"{number}-{name}"[:64], [float(number % 2)] * features)
-        for name, features in feature_counts.items()
+        _rehearsal_example(name, stream, number, number % 2)
+        for name, stream in streams.items()
         for number in range(count)
     ]
-    labels = [Label(name, f"{number}-{name}"[:64], number % 2) for name in feature_counts for number in range(count)]
+    labels = [Label(name, f"{number}-{name}"[:64], number % 2) for name in streams for number in range(count)]
     return _raw(examples), _raw(labels)
+
+
+def _rehearsal_example(name: str, stream: StreamSettings, number: int, value: float) -> Example:
+    """Return an example whose features, or values, are all this number."""
+    id_ = f"{number}-{name}"[:64]
+    if stream.columns:
+        return Example(name, id_, values=dict.fromkeys(stream.columns, int(value)))
+    return Example(name, id_, [float(value)] * (stream.features or 2))
 
 
 def _raw(records: Sequence[Example | Label | Mark]) -> RawRecords:

@@ -4,11 +4,12 @@
 changes a result, `TaskSettings`, is stored in the progress topic, and `changes` says what a running application may
 take over. `memory_bound` computes the memory of a worker from them.
 
-May import `records` and `errors` only. Public: the names in `__all__`, and `memory_bound`, `settings`,
-`task_settings`, `values`.
+May import `records` and `errors` only. Public: the names in `__all__`, and `column_settings`, `memory_bound`,
+`settings`, `task_settings`, `values`.
 """
 
 from stream_app.config.client_settings import REFUSED_SETTINGS
+from stream_app.config.column_settings import CategorySettings, ColumnSettings
 from stream_app.config.compatibility import Running, changes, must_restart
 from stream_app.config.learner_settings import METHODS, LearnerSettings, has_setting, is_own
 from stream_app.config.loading import DEFAULT, Effective, effective, load
@@ -37,7 +38,9 @@ __all__ = [
     "METHOD_FACTS",
     "REFUSED_SETTINGS",
     "BreakerSettings",
+    "CategorySettings",
     "ChangeDetector",
+    "ColumnSettings",
     "Config",
     "Corrections",
     "Effective",

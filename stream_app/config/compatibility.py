@@ -99,7 +99,13 @@ class _StreamChange(NamedTuple):
 
 
 def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
-    if old.features != new.features:
+    if list(old.columns.items()) != list(new.columns.items()):
+        text = f"columns: {', '.join(old.columns) or 'none'} -> {', '.join(new.columns) or 'none'}"
+        outcome = "cannot be: what was learned belongs to the former columns. Use another stream name"
+        yield _StreamChange(text, outcome, now.features > 0)
+    if old.missing_values != new.missing_values:
+        yield _StreamChange(f"missing_values: {list(old.missing_values)} -> {list(new.missing_values)}", _HOLDS, False)
+    if old.features != new.features and not (old.columns or new.columns):
         fits = not now.features or new.features in (None, now.features)
         outcome = _HOLDS if fits else f"cannot be: its examples have {now.features} numbers. Use another stream name"
         yield _StreamChange(f"features: {old.features} -> {new.features}", outcome, not fits)

@@ -12,6 +12,7 @@ the bounds on pending, waiting and closed, R records in a batch, B bytes of labe
              + r (4 d + 108)                                r rows: 2 B for AREBA, B for QBR, W for Sliding,
                                                             2 x replay_per_class for RELAY, else 1
              + 8 (r + 16) x (units of each layer + 64)      scratch
+    columns  = 3 (200 k + 400 c + 8 d) + 8 d R              c columns, whose categories have k places with `most`
     snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
 
 A configured stream is in one partition, so it counts once, regardless of the number of tasks. Memory of learners of
@@ -39,6 +40,10 @@ _ARRIVAL_BYTES = 8
 """When an example came, as RELAY keeps it."""
 _LABEL_BYTES = 300
 """A waiting label as Python objects, beside what its key, value and headers hold."""
+_CATEGORY_BYTES = 100
+"""A category that is counted: its text, hash, counts and place."""
+_COLUMN_BYTES = 400
+"""A column: its name, its settings, its moments and the value at hand."""
 _STREAM_BYTES = 20_000
 """What every stream takes: the histogram of delays, above all."""
 PROCESS_BYTES = 250 << 20
@@ -112,7 +117,17 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
         + _STREAM_BYTES
         + own
         + 2 * snapshot
+        + _columns_bytes(stream, row_bytes, batch_records)
     )
+
+
+def _columns_bytes(stream: StreamSettings, row_bytes: int, batch_records: int) -> int:
+    """Return the bytes of a stream's columns: what is learned of them, snapshots, and the features of a batch."""
+    if not stream.columns:
+        return 0
+    categories = sum(0 if one.category is None else 2 * (one.category.most or 0) for one in stream.columns.values())
+    learned = _CATEGORY_BYTES * categories + _COLUMN_BYTES * len(stream.columns) + 2 * row_bytes
+    return 3 * learned + 2 * batch_records * row_bytes
 
 
 def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:

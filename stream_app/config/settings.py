@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlia
 from pydantic import Field, StringConstraints, model_validator
 
 from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
+from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
@@ -175,11 +176,15 @@ class _StreamOverrides(LearnerOverrides):
 
     Attributes:
         features: Number of features of an example; None takes the number of the first example.
+        columns: The columns of an example by name, instead of `features`: each is `number`, or a section.
+        missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The first champion; None takes the first entry of `learners` in `Config`.
         learners: Settings for one learner by its name; they override the settings of the stream.
     """
 
     features: Features | None = None
+    columns: Columns = Field(default_factory=dict)
+    missing_values: MissingValues = ()
     champion: LearnerName | None = None
     learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
 
@@ -216,8 +221,8 @@ class Config(Settings):
         predictions: Whose predictions are published.
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
-        streams: The streams by name, each with `features`, `champion`, any setting of a learner, and `learners` for
-            settings of one learner.
+        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, any setting
+            of a learner, and `learners` for settings of one learner.
     """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
@@ -313,7 +318,9 @@ class Config(Settings):
         }
         # The parts are valid already.
         return StreamSettings.model_construct(
-            features=stream.features,
+            features=width_of(stream.columns) if stream.columns else stream.features,
+            columns=stream.columns,
+            missing_values=stream.missing_values,
             champion=stream.champion or next(iter(self.learners)),
             learners=MappingProxyType(learners),
         )
@@ -347,9 +354,8 @@ def _conflicts(config: Config) -> Iterator[_Conflict]:
 def _stream_conflicts(config: Config) -> Iterator[_Conflict]:
     for name, stream in config.streams.items():
         path = ("streams", name)
-        if stream.features is not None and stream.features > config.limits.max_features:
-            message = f"must be at most limits.max_features ({config.limits.max_features}), is {stream.features}"
-            yield _Conflict((*path, "features"), message)
+        for setting, message in column_conflicts(stream, config.limits.max_features):
+            yield _Conflict((*path, setting), message)
         for setting in stream.without_effect(settings.method for settings in config.learners.values()):
             yield _Conflict((*path, setting), "no learner's method has such a setting")
         for learner, overrides in stream.learners.items():

@@ -7,6 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
 
+from stream_app.config.column_settings import (
+    Columns,
+    ColumnSettings,
+    MissingValues,
+    columns_as_list,
+    columns_from_list,
+    width_of,
+)
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.messages import first_line
 from stream_app.config.values import (
@@ -36,20 +44,31 @@ class StreamSettings(Settings):
     """The settings of one stream: every learner with all of its settings.
 
     Attributes:
-        features: Number of features of an example; None takes the number of the first example.
+        features: Number of features of an example; None takes the number of the first example. With columns, it is
+            the number of their features.
+        columns: The columns by name, in the order of their features; without any, examples have arrays of features.
+        missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The learner whose predictions are the application's answers.
         learners: Settings by name, in the configured order, which is also the order of the outputs.
     """
 
     features: Features | None = None
+    columns: Annotated[Columns, BeforeValidator(columns_from_list)] = Field(default_factory=dict)
+    missing_values: MissingValues = ()
     champion: LearnerName
     learners: Annotated[Frozen[LearnerName, LearnerSettings], BeforeValidator(_from_list)]
 
     @model_validator(mode="after")
-    def _champion_is_a_learner(self) -> Self:
+    def _parts_agree(self) -> Self:
         if self.champion not in self.learners:
             raise ValueError(f"champion: there is no learner {self.champion!r}")
+        if self.columns and self.features != width_of(self.columns):
+            raise ValueError(f"features: is {self.features}, the columns have {width_of(self.columns)}")
         return self
+
+    @field_serializer("columns")
+    def _columns_as_list(self, columns: Mapping[str, ColumnSettings]) -> list[dict[str, Any]]:
+        return columns_as_list(columns)
 
     @field_serializer("learners")
     def _as_list(self, learners: Mapping[str, LearnerSettings]) -> list[dict[str, Any]]:

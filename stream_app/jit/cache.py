@@ -36,6 +36,7 @@ _CONSTANTS = (
     "learners/api.py",
     "learners/methods/",
     "learners/registry.py",
+    "pipeline/preparation/tables.py",
     "serialization/erased_ids.py",
     "serialization/wire_format.py",
 )

@@ -19,6 +19,7 @@ class JoinInput(NamedTuple):
         example_ids: uint64 `[examples, ID_WORDS]`, packed ids.
         features: float32, the features of all examples, one example after the other.
         feature_starts: int64, where the features of each example begin.
+        fingerprints: uint64, a hash of what each example came with; 0: of its features. Empty if all are 0.
         label_times: int64, event time of each label in milliseconds.
         label_offsets: int64, its input offset.
         label_ids: uint64 `[labels, ID_WORDS]`, packed ids.
@@ -34,6 +35,7 @@ class JoinInput(NamedTuple):
     example_ids: Words
     features: Floats
     feature_starts: Longs
+    fingerprints: Words
     label_times: Longs
     label_offsets: Longs
     label_ids: Words

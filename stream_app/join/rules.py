@@ -117,7 +117,9 @@ def _apply_example(
     id_hash = hash_id(state.settings, batch.example_ids, row)
     dimension = state.features.shape[1]
     start = batch.feature_starts[row]
-    fingerprint = fingerprint_of(batch.features, start, dimension)
+    fingerprint = batch.fingerprints[row] if len(batch.fingerprints) > 0 else np.uint64(0)
+    if fingerprint == 0:
+        fingerprint = fingerprint_of(batch.features, start, dimension)
     bucket = find_id(state, id_hash, batch.example_ids, row)
     reference = state.table_references[bucket]
     label_waits = reference >= 0 and state.states[reference] == SlotState.WAITING

@@ -265,6 +265,8 @@ def _content(value: bytes | None, wire_format: WireFormat | None) -> dict[str, A
         fields["score"] = _single(record.score)
     if isinstance(record, Example):
         fields["features"] = [_single(feature) for feature in record.features]
+        if record.values is None:
+            del fields["values"]
     return {"type": type(record).__name__, "value": fields}
 
 

@@ -167,6 +167,7 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
         example_ids=decoded[0].ids,
         features=decoded[0].features,
         feature_starts=decoded[0].feature_starts,
+        fingerprints=np.zeros(0, np.uint64),
         label_times=labels.timestamps,
         label_offsets=labels.offsets,
         label_ids=decoded[1].ids,

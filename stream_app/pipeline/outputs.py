@@ -95,6 +95,7 @@ class DeadLetterRow(NamedTuple):
         stream: Its stream; None if its value names no stream.
         cause: Of a label that was not joined, why.
         delay_ms: How late it was, see `label_causes`.
+        detail: Of an example, what is wrong with its columns; empty for all other faults.
     """
 
     reason: Reason
@@ -102,6 +103,7 @@ class DeadLetterRow(NamedTuple):
     stream: str | None
     cause: Cause = Cause.NONE
     delay_ms: int = 0
+    detail: str = ""
 
 
 class Erased(NamedTuple):
@@ -128,7 +130,8 @@ class DeadCount(NamedTuple):
     """The dead letters of one batch with the same reason, cause, stream (None: not named) and input.
 
     The producer chooses the name of a stream, which may be any UTF-8 text. `offset` is the largest input offset,
-    `explanation` that of the label that was the latest; empty for records that are no late or orphan labels.
+    `explanation` that of the label that was the latest, or what is wrong with the columns of the last example; it is
+    empty for other records.
     """
 
     reason: Reason
@@ -194,10 +197,12 @@ class Collector:
         """Note what a mark has erased."""
         self._erased.append(erased)
 
-    def bury(self, position: int, reason: Reason, cause: Cause = Cause.NONE, delay_ms: int = 0) -> None:
+    def bury(
+        self, position: int, reason: Reason, cause: Cause = Cause.NONE, delay_ms: int = 0, detail: str = ""
+    ) -> None:
         """Add the record at this position as a dead letter."""
         record, stream = self._batch.original(position), self._batch.stream_name(position)
-        self.dead(position, DeadLetterRow(reason, record, stream, cause, delay_ms))
+        self.dead(position, DeadLetterRow(reason, record, stream, cause, delay_ms, detail))
 
     def encode(self, names: Names, form: OutputForm, stream_records: Longs, routed: Routed) -> Outputs:
         """Return all outputs, encoded.
@@ -225,14 +230,14 @@ class Collector:
         )
 
     def _count_dead(self, join: JoinSettings) -> Sequence[DeadCount]:
-        counts: dict[tuple[Reason, str | None, Side, Cause], tuple[int, int, int]] = {}
+        counts: dict[tuple[Reason, str | None, Side, Cause], tuple[int, int, int, str]] = {}
         for _, letter in self._dead:
             key = letter.reason, letter.stream, letter.record.side, letter.cause
-            count, offset, delay_ms = counts.get(key, (0, -1, 0))
-            counts[key] = count + 1, max(offset, letter.record.offset), max(delay_ms, letter.delay_ms)
+            count, offset, delay_ms, _ = counts.get(key, (0, -1, 0, ""))
+            counts[key] = count + 1, max(offset, letter.record.offset), max(delay_ms, letter.delay_ms), letter.detail
         return [
-            DeadCount(reason, stream, side, count, offset, explained(cause, delay_ms, join) if cause else "")
-            for (reason, stream, side, cause), (count, offset, delay_ms) in counts.items()
+            DeadCount(reason, stream, side, count, offset, explained(cause, delay_ms, join) if cause else detail)
+            for (reason, stream, side, cause), (count, offset, delay_ms, detail) in counts.items()
         ]
 
     def _encode_rows(
@@ -294,6 +299,8 @@ def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
         message += f", {_time_fault(record.timestamp_ms)}"
     elif letter.cause is not Cause.NONE:
         message += f", {explained(letter.cause, letter.delay_ms, form.join)}"
+    elif letter.detail:
+        message += f", {letter.detail}"
     ours = {
         "__connect.errors.topic": topic,
         "__connect.errors.partition": str(form.partition),

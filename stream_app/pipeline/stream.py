@@ -15,6 +15,7 @@ from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
+from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
 from stream_app.pipeline.window_figures import window_of
 from stream_app.records import NO_LONG, Longs, Metric, Side
@@ -83,6 +84,7 @@ class Stream:
         settings: As given.
         features: The number of features of an example; 0: not known yet.
         learners: Empty until the number of features is known.
+        preparation: How the values of its columns become features; None: it has no columns.
         waiting: The waiting labels as they came: any of them may become a dead letter.
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
         is_new: Whether it began, or was built again, since the last snapshot: what older snapshots have of a stream of
@@ -97,6 +99,7 @@ class Stream:
         self.learners: tuple[Learner, ...] = ()
         self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
         self.join.champion = self.learner_names.index(settings.champion)
+        self.preparation = Preparation(settings) if settings.columns else None
         metrics = task.metrics
         factors, detector = metrics.fading_factors, metrics.change_detector
         self.prequential = [Prequential(factors, metrics.prevalence_fading_factor) for _ in self.learner_names]
@@ -142,7 +145,14 @@ class Stream:
     def allocated_bytes(self) -> int:
         """The approximate bytes of the stream, without a user's own learners."""
         learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
-        return _OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(_held_bytes, self.waiting.values()))
+        columns = 0 if self.preparation is None else self.preparation.allocated_bytes
+        return (
+            _OBJECT_BYTES
+            + self.join.allocated_bytes
+            + learners
+            + columns
+            + sum(map(_held_bytes, self.waiting.values()))
+        )
 
     @property
     def time_ms(self) -> int:

@@ -4,7 +4,7 @@ A batch is taken in stretches. A stretch has the records of every stream up to i
 after it. Nearly all batches have no control record, and so one stretch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from stream_app.pipeline.degradation import change_of
 from stream_app.pipeline.erasing import erase
 from stream_app.pipeline.leftovers import close
 from stream_app.pipeline.outputs import Collector, DeadLetterRow
+from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.steps.evaluate import evaluate
 from stream_app.pipeline.steps.join_and_learn import (
     LearnerAnswers,
@@ -36,6 +37,7 @@ from stream_app.pipeline.steps.join_and_learn import (
 from stream_app.pipeline.steps.output_rows import output_rows
 from stream_app.pipeline.steps.routed import group_by_stream
 from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
+from stream_app.record_columns import COLUMNS
 from stream_app.records import NO_LONG, Cause, Integers, Longs, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import ErasedIds
 from stream_app.serialization.names import NameList
@@ -105,6 +107,7 @@ class Streams:
         self._learners = np.zeros((0, 0, LEARNER_COLUMNS), np.int64)  # by the stream's own number of the learner
         self._counts = np.zeros(0, np.int64)  # of learners
         self._dimensions = np.zeros(0, np.int32)
+        self._preparations: dict[int, Preparation] = {}
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -119,6 +122,18 @@ class Streams:
     def dimensions(self) -> Integers:
         """int32 `[streams]`, a copy: the number of features of each stream; 0: not known yet."""
         return self._dimensions[: len(self)].copy()
+
+    @property
+    def preparations(self) -> Mapping[int, Preparation]:
+        """The columns of the streams that have any, by the number of the stream."""
+        return self._preparations
+
+    @property
+    def expected_counts(self) -> Integers:
+        """int32 `[streams]`, a copy: as `dimensions`, but `COLUMNS` where examples have values by column."""
+        counts = self.dimensions
+        counts[list(self._preparations)] = COLUMNS
+        return counts
 
     @property
     def table(self) -> tuple[Longs, Longs]:
@@ -167,6 +182,8 @@ class Streams:
         self._streams[number : number + 1] = [stream]
         self._joins[number], self._counts[number] = stream.join.address, len(settings.learners)
         self._learners[number], self._dimensions[number] = 0, 0
+        if stream.preparation is not None:
+            self._preparations[number] = stream.preparation
         for k, learner in enumerate(settings.learners):
             self._learners[number, k, NUMBER] = self.number_of_learner(learner)
         if settings.features or features:

@@ -1,4 +1,4 @@
-"""One task: all work on one partition number, in six steps: decode, merge, join, learn, evaluate, encode.
+"""One task: all work on one partition number, in seven steps: decode, merge, prepare, join, learn, evaluate, encode.
 
 `Task.step` takes one batch, a range of `examples[p]` and a range of `labels[p]`, and returns its output records. It is
 deterministic: the result depends on the records so far, never on the clock, the load of the machine, or where the
@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import Running, StreamSettings, TaskSettings, must_restart
+from stream_app.config.column_settings import columns_text
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.leftovers import Leftovers, close
 from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
+from stream_app.pipeline.steps.prepare import prepare
 from stream_app.pipeline.steps.routed import Routed, judged, route_records, stopped_until
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
@@ -42,12 +44,15 @@ from stream_app.records import (
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
-from stream_app.snapshot.format import Columns
+from stream_app.snapshot.format import Columns, named
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.stops import Stop
 
 _BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
+
+COLUMNS_STATE = "(columns)"
+"""Stands for a learner where a digest has what the columns of a stream have learned; no learner has such a name."""
 
 
 def _decode_limits(settings: TaskSettings) -> DecodeLimits:
@@ -156,6 +161,8 @@ class Task:
         if not 0 < imported.features <= self.settings.limits.max_features:
             largest = self.settings.limits.max_features
             raise StateError(f"{where}: it has {imported.features} features; limits.max_features is {largest}")
+        if columns_text(settings.columns) != imported.columns.text:
+            raise StateError(f"{where}: it has other columns than the stream")
         if self._streams.number_of(imported.stream) < 0:
             self._streams.open(imported.stream, settings)
         number = self._streams.number_of(imported.stream)
@@ -170,6 +177,8 @@ class Task:
         mine = learner.arrays()
         seen = {SEEN: mine[SEEN]} if SEEN in mine else {}
         try:
+            if stream.preparation is not None:
+                stream.preparation.take_over(imported.columns)
             learner.load(learner_state(mine, dict(imported.state), seen))
         except StateError as problem:
             raise problem.within(where) from problem
@@ -191,10 +200,10 @@ class Task:
         """Return what `config.changes` must know of each stream that has state."""
         return {stream.name: stream.running() for stream in self._streams}
 
-    # The six steps --------------------------------------------------------------------------------------------------
+    # The seven steps -------------------------------------------------------------------------------------------------
 
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
-        """Carry one batch through all six steps; a worker calls `open` and `run`, and cuts the batch between them."""
+        """Carry one batch through all seven steps; a worker calls `open` and `run`, and cuts the batch between them."""
         return self.run(self.open(examples, labels))
 
     def open(self, examples: RawRecords, labels: RawRecords) -> InputBatch:
@@ -202,7 +211,7 @@ class Task:
         return open_batch(examples, labels, self._limits, self._streams.names)
 
     def run(self, batch: InputBatch) -> Outputs:
-        """Carry an opened batch through the other steps: join, learn, evaluate, encode.
+        """Carry an opened batch through the other steps: prepare, join, learn, evaluate, encode.
 
         Join and learn are one compiled call over the streams in turn: a learner needs the examples of its stream while
         they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated for
@@ -212,7 +221,7 @@ class Task:
         for leftovers in self._leftovers:
             close(leftovers, self._streams, collector, 0, Cause.RESET)
         self._leftovers.clear()
-        routed = self._route(batch, collector)
+        batch, routed = self._route(batch, collector)
         streams = routed.streams
         for stretch in self._streams.stretches(batch, streams, collector):
             result = self._streams.join_and_learn(batch, stretch)
@@ -266,18 +275,25 @@ class Task:
         features = int(core["features_count"][0])
         if not 0 <= features <= self.settings.limits.max_features or self._streams.number_of(name) >= 0:
             raise StateError(f"it has {features} features, or is in the snapshot twice")
-        stream = self._streams.open(name, self.settings.of_stream(name), features)
+        settings = self.settings.of_stream(name)
+        if settings.columns and features != settings.features:
+            raise StateError(f"it has {features} features, its columns have {settings.features}")
+        stream = self._streams.open(name, settings, features)
         load_stream(stream, core, pending, closed)
         stream.is_new = False
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """Return all model state by `stream/learner/array`, for digests and snapshots."""
-        return {
+        """Return all model state by `stream/learner/array`, for digests, with what the columns have learned."""
+        arrays = {
             f"{stream.name}/{name}/{key}": array
             for stream in self._streams
             for name, learner in zip(stream.learner_names, stream.learners, strict=False)
             for key, array in learner.arrays().items()
         }
+        for stream in self._streams:
+            if stream.preparation is not None:
+                arrays |= named(f"{stream.name}/{COLUMNS_STATE}/", stream.preparation.arrays())
+        return arrays
 
     def model_digests(self) -> Mapping[str, str]:
         """Return the SHA-256 of each learner's state by `stream/learner`; the cut of the batches does not matter."""
@@ -293,8 +309,11 @@ class Task:
 
     # Which stream ---------------------------------------------------------------------------------------------------
 
-    def _route(self, batch: InputBatch, collector: Collector) -> Routed:
-        """Find the stream of each record; the collector gets the dead letters. A `resume` mark ends a stop."""
+    def _route(self, batch: InputBatch, collector: Collector) -> tuple[InputBatch, Routed]:
+        """Find the stream of each record, and prepare the examples that have values by column.
+
+        The collector gets the dead letters. A `resume` mark ends a stop.
+        """
         first = self._open_streams(batch) if any(side.stream_names for side in batch.decoded) else {}
         opened = np.zeros(len(self._streams), np.int32)
         for number, position in first.items():
@@ -302,21 +321,22 @@ class Task:
         number_of = self._streams.number_of
         stopped = stopped_until(batch, len(self._streams), self.stopped, opened, number_of)
         one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
-        known = self._streams.dimensions
+        known = self._streams.expected_counts
         dimensions = known.copy()
         max_features = self.settings.limits.max_features
         streams, reasons = route_records(batch, (one, two), opened, stopped, dimensions, max_features)
         for stream in np.flatnonzero(dimensions != known).tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
+        batch, details = prepare(batch, streams, reasons, self._streams.preparations, self._streams.names)
         for position in np.flatnonzero(reasons).tolist():
-            collector.bury(position, Reason(int(reasons[position])))
+            collector.bury(position, Reason(int(reasons[position])), detail=details.get(position, ""))
         configured = self.settings.streams.keys()
         pair = judged(batch, reasons, stopped, (one, two), number_of, configured, self.stopped)
         numbers = {name: number for name in self.stopped if (number := number_of(name)) >= 0}
         resumed = [name for name, number in numbers.items() if stopped[number] < len(batch.times)]
         for name in resumed:
             del self.stopped[name]
-        return Routed(streams, pair, dict(self.stopped), resumed)
+        return batch, Routed(streams, pair, dict(self.stopped), resumed)
 
     def _open_streams(self, batch: InputBatch) -> Mapping[int, int]:
         """Open the streams that this batch is the first to name, if the settings and `max_streams_per_task` allow them.

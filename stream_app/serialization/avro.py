@@ -210,6 +210,21 @@ def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 @inlined_without_refcounts
+def read_items(buffer: Bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Read the head of a block of items, each of a byte or more: their number (0 at the end), and their bytes or -1."""
+    size = -1
+    count, position = read_long(buffer, position, end)
+    if position >= 0 and count < 0:
+        size, position = read_long(buffer, position, end)
+        if position >= 0 and (size < 0 or count < -size):
+            return 0, 0, BLOCK_SIZE
+        count = -count
+    if position >= 0 and count > end - position:
+        return 0, 0, TRUNCATED
+    return count, size, position
+
+
+@inlined_without_refcounts
 def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read the head of a block of floats, and return their number (0 at the end); the buffer has all of them.
 
@@ -231,6 +246,53 @@ def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     if count > (end - position) // FLOAT_BYTES:
         return 0, TRUNCATED
     return count, position
+
+
+NULL_VALUE, BOOLEAN_VALUE, LONG_VALUE, DOUBLE_VALUE, TEXT_VALUE = range(5)
+"""The types of a column's value, by their places in the union of the schema."""
+
+VALUE_TYPES = ["null", "boolean", "long", "double", "string"]
+"""The union of the schema."""
+
+_DOUBLE_BYTES = 8
+
+
+@inlined_without_refcounts
+def read_value_span(buffer: Bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Return the type of a column's value, where its content begins, and the next position; all bytes are checked."""
+    kind, position = read_index(buffer, position, end, 5)
+    start = position
+    if position < 0 or kind == NULL_VALUE:
+        return kind, start, position
+    if kind == BOOLEAN_VALUE:
+        if position >= end:
+            return kind, start, TRUNCATED
+        position = position + 1 if buffer[np.uintp(position)] <= 1 else BOOLEAN
+    elif kind == LONG_VALUE:
+        position = read_long(buffer, position, end)[1]
+    elif kind == DOUBLE_VALUE:
+        position = position + _DOUBLE_BYTES if end - position >= _DOUBLE_BYTES else TRUNCATED
+    else:
+        start, position = read_text(buffer, position, end)
+    return kind, start, position
+
+
+@inlined_without_refcounts
+def skip_values(buffer: Bytes, position: int, end: int) -> int:
+    """Return the position after a map of values by column, after checking all of its bytes."""
+    while True:
+        count, size, position = read_items(buffer, position, end)
+        if position < 0 or count == 0:
+            return position
+        start = position
+        for _ in range(count):
+            position = read_text(buffer, position, end)[1]
+            if position >= 0:
+                position = read_value_span(buffer, position, end)[2]
+            if position < 0:
+                return position
+        if size >= 0 and position - start != size:
+            return BLOCK_SIZE
 
 
 @inlined_without_refcounts

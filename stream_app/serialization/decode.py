@@ -8,14 +8,14 @@ stream is filled in where the fault comes after it. The checks, in order:
     3. does not begin with the header of a schema of its side                        wrong-schema
     4. fastavro or an `avro.Check` refuses the record, or bytes are left over        undecodable
     5. stream not of 1 to 249 bytes, then id not of 1 to 64                          bad-id
-    6. example: no feature, or more than `max_features`                              wrong-dimension
+    6. example: no feature and no values, both, or more than `max_features`          wrong-dimension
        label: not 0 or 1, or a revision below 0                                      bad-label
        mark: `advance` without a time of at least 0, `promote` without a learner,
        `erase` without digests, or with a part of one                                undecodable: it asks for nothing
     7. example: a feature is NaN or infinite                                         not-finite
 
-The other fields of a mark are not checked. Later stages check timestamps, and whether an example has as many features
-as its stream.
+The other fields of a mark are not checked. Later stages check timestamps, whether an example has as many features as
+its stream, and the values of columns: a row has only their place, since what they mean depends on the stream.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.record_columns import BinaryColumn, Cell, CellArrays, Decoded, binary_column
+from stream_app.record_columns import COLUMNS, BinaryColumn, Cell, CellArrays, Decoded, binary_column
 from stream_app.records import (
     ID_WORDS,
     MAX_ID_BYTES,
@@ -53,6 +53,7 @@ from stream_app.serialization.avro import (
     read_span,
     read_text,
     read_word,
+    skip_values,
 )
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
@@ -124,6 +125,7 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         features=features.view(np.uint32),
         feature_starts=np.zeros(n, np.int64),
         feature_counts=np.zeros(n, np.int32),
+        value_starts=np.full(n, -1, np.int64),
         labels=np.full(n, -1, np.int8),
         revisions=np.zeros(n, np.int64),
     )
@@ -141,6 +143,7 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         features=features[:total],
         feature_starts=columns.feature_starts,
         feature_counts=columns.feature_counts,
+        value_starts=columns.value_starts,
         labels=columns.labels,
         revisions=columns.revisions,
         marks=_marks(cells, columns.kinds, limits.wire_format),
@@ -199,6 +202,34 @@ def _read_features(
     if count == 0 or count > max_features:
         return WRONG_DIMENSION, count, position
     return (NOT_FINITE if unusual else 0), count, position
+
+
+@inlined_without_refcounts
+def _read_values(buffer: Bytes, position: int, end: int, reason: int, count: int) -> tuple[int, int, int, int]:
+    """Read the values of an example after its features.
+
+    Args:
+        buffer: The values of the batch.
+        position: Where the field begins.
+        end: Where the value ends.
+        reason: What `_read_features` returned.
+        count: The number of features.
+
+    Returns:
+        The reason (0 if the example is well-formed), the number of features (`COLUMNS` if it has values), where the
+        values begin (-1: it has none), and the next position.
+    """
+    has_values, position = read_index(buffer, position, end, 2)
+    if position < 0:
+        return UNDECODABLE, 0, -1, position
+    if has_values == 0:
+        return reason, count, -1, position
+    start, position = position, skip_values(buffer, position, end)
+    if position < 0:
+        return UNDECODABLE, 0, -1, position
+    if count != 0:
+        return WRONG_DIMENSION, count, -1, position
+    return 0, COLUMNS, start, position
 
 
 @inlined_without_refcounts
@@ -274,6 +305,7 @@ class _Columns(NamedTuple):
     features: Bits
     feature_starts: Longs
     feature_counts: Integers
+    value_starts: Longs
     labels: NDArray[np.int8]
     revisions: Longs
 
@@ -309,7 +341,7 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
         if position >= 0 and kind == DATA:
             id_start, position = read_text(buffer, position, end)
             id_end = position
-        reason, label, revision, count = 0, -1, 0, 0
+        reason, label, revision, count, values = 0, -1, 0, 0, -1
         if position >= 0:
             if kind == MARK:
                 reason, position = _read_mark(buffer, position, end)
@@ -317,6 +349,8 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
                 reason, count, position = _read_features(
                     buffer, position, end, expected.max_features, columns.features, used
                 )
+                if position >= 0:
+                    reason, count, values, position = _read_values(buffer, position, end, reason, count)
             else:
                 reason, label, revision, position = _read_label(buffer, position, end)
         if position != end:
@@ -346,5 +380,6 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
             columns.revisions[row] = revision
             columns.feature_starts[row] = used
             columns.feature_counts[row] = count
-            used += count
+            columns.value_starts[row] = values
+            used += max(count, 0)
     return distinct, used

@@ -183,7 +183,7 @@ def encode_examples(
     n, d = features.shape
     prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Example))
     count = long_bytes(d)
-    out = np.empty(n * (len(prefix) + len(count) + avro.FLOAT_BYTES * d + 3) + len(raw_ids), np.uint8)
+    out = np.empty(n * (len(prefix) + len(count) + avro.FLOAT_BYTES * d + 4) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)
     with np.errstate(over="ignore"):
         written = np.ascontiguousarray(features, np.float32)
@@ -208,8 +208,9 @@ def _encode_examples(
         for i in range(features.shape[1]):
             out[position + i] = features[row, i]
         position += features.shape[1]
-        out[position] = 0
-        position += 1
+        out[position] = 0  # the end of the array
+        out[position + 1] = 0  # no values by column
+        position += 2
         ends[row] = position
 
 

@@ -19,16 +19,19 @@ from stream_app.serialization.avro import (
     FLOAT_BYTES,
     LEFT_OVER,
     TRUNCATED,
+    VALUE_TYPES,
     Check,
     Schema,
     read_block,
     read_index,
     read_int,
+    read_items,
     read_long,
     read_text,
+    skip_values,
 )
 
-_STRING, _INT, _LONG, _FLOAT, _DOUBLE, _BOOL, _FIXED, _ENUM, _FLOATS, _RECORD, _ARRAY, _ARRAY_END = range(12)
+_STRING, _INT, _LONG, _FLOAT, _DOUBLE, _BOOL, _FIXED, _ENUM, _FLOATS, _RECORD, _ARRAY, _ARRAY_END, _VALUES = range(13)
 _NULLABLE = 16
 """Added to a type code: a union of null and this type."""
 
@@ -61,21 +64,6 @@ def _skip_floats(buffer: Bytes, position: int, end: int) -> int:
 
 
 @inlined_without_refcounts
-def _read_items(buffer: Bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Read the head of a block of items, each of a byte or more: their number (0 at the end), and their bytes or -1."""
-    size = -1
-    count, position = read_long(buffer, position, end)
-    if position >= 0 and count < 0:
-        size, position = read_long(buffer, position, end)
-        if position >= 0 and (size < 0 or count < -size):
-            return 0, 0, BLOCK_SIZE
-        count = -count
-    if position >= 0 and count > end - position:
-        return 0, 0, TRUNCATED
-    return count, size, position
-
-
-@inlined_without_refcounts
 def _next_item(buffer: Bytes, position: int, end: int, blocks: Longs, array: int) -> int:
     """Return where the next item of an array begins, or the position after the array, which has no items left then."""
     if blocks[array, _LEFT] > 0:
@@ -83,13 +71,15 @@ def _next_item(buffer: Bytes, position: int, end: int, blocks: Longs, array: int
         return position
     if blocks[array, _SIZE] >= 0 and position - blocks[array, _START] != blocks[array, _SIZE]:
         return BLOCK_SIZE
-    count, blocks[array, _SIZE], position = _read_items(buffer, position, end)
+    count, blocks[array, _SIZE], position = read_items(buffer, position, end)
     blocks[array, _LEFT], blocks[array, _START] = count - 1, position
     return position
 
 
 @inlined_without_refcounts
-def _skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int) -> int:
+def _skip_field(  # noqa: C901  (a branch for each type)
+    buffer: Bytes, position: int, end: int, code: int, argument: int
+) -> int:
     """Return the position after one field that is not null."""
     if code == _STRING:
         position = read_text(buffer, position, end)[1]
@@ -109,6 +99,8 @@ def _skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int
         position = _skip_bytes(position, end, argument)
     elif code == _ENUM:
         position = read_index(buffer, position, end, argument)[1]
+    elif code == _VALUES:
+        position = skip_values(buffer, position, end)
     else:
         position = _skip_floats(buffer, position, end)
     return position
@@ -187,6 +179,8 @@ def _rows_of(kind: Any) -> Iterator[_LayoutRow]:  # noqa: ANN401  (a type in a s
             yield _FIXED + extra, size
         case {"type": "array", "items": "float"}:
             yield _FLOATS + extra, 0
+        case {"type": "map", "values": values} if values == VALUE_TYPES:
+            yield _VALUES + extra, 0
         case {"type": "array", "items": items}:
             rows = list(_rows_of(items))
             if not _has_bytes(items):

@@ -6,13 +6,13 @@ Python's; text never counts as a number.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark
+from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark, Value
 
 _MAX_REVISION = 2**31 - 1
 
@@ -31,7 +31,33 @@ def checked(record: Example | Label | Mark) -> Example | Label | Mark:
     if isinstance(record, Label):
         label = whole(record.label, f"the label of {record.id!r}", 1)
         return replace(record, label=label, revision=whole(record.revision, "a revision", _MAX_REVISION))
-    return replace(record, features=_features_of(record.features, f"example {record.id!r}").tolist())
+    what = f"example {record.id!r}"
+    if record.values is None:
+        return replace(record, features=_features_of(record.features, what).tolist())
+    if len(record.features):
+        raise ValueError(f"{what} has features and values by column; it must have either")
+    return replace(record, values={name: _value_of(name, value, what) for name, value in record.values.items()})
+
+
+def _value_of(name: object, value: object, what: str) -> Value:
+    """Return the value of a column with Python's own types.
+
+    Raises:
+        ValueError: It is of another type, not finite, or a whole number of more than 64 bits.
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"{what}: the name of a column is text, not {name!r}")  # noqa: TRY004  (as above)
+    given: Any = value
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, Integral) and -(2**63) <= given < 2**63:
+        return int(given)
+    if isinstance(value, Real) and not isinstance(value, Integral) and np.isfinite(given):
+        return float(given)
+    allowed = "a number, text, a boolean, or None if it is missing"
+    raise ValueError(f"{what}: column {name!r} is {value!r}; it must be {allowed}")
 
 
 def whole(value: object, what: str, largest: int) -> int:

@@ -10,7 +10,25 @@ from typing import NamedTuple, Self
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
-from stream_app.snapshot.format import Arrays, checksum_of, pack, unpack
+from stream_app.snapshot.format import Arrays, checksum_of, named, pack, unpack, without_prefix
+
+
+class SavedColumns(NamedTuple):
+    """The columns of the stream that a learner belongs to, since its weights belong to their features.
+
+    Attributes:
+        text: The columns, see `config.column_settings.columns_text`.
+        state: What was learned of them, by name; empty without columns.
+    """
+
+    text: str
+    state: Arrays
+
+
+NO_COLUMNS = SavedColumns("[]", {})
+
+_PREFIX = "(columns)."
+"""How the names of what was learned of columns begin, beside those of the learner's arrays."""
 
 
 class ImportedModel(NamedTuple):
@@ -22,6 +40,7 @@ class ImportedModel(NamedTuple):
         features: Number of features of an example.
         settings: Settings that the state was trained with.
         state: The learner's arrays by name, as in a snapshot.
+        columns: The columns of the stream that it was exported from.
     """
 
     stream: str
@@ -29,15 +48,17 @@ class ImportedModel(NamedTuple):
     features: int
     settings: LearnerSettings
     state: Arrays
+    columns: SavedColumns = NO_COLUMNS
 
     def text(self) -> str:
         """Return the text of the act, as `from_text` reads it."""
-        content = pack(self.state)
+        content = pack({**self.state, **named(_PREFIX, self.columns.state)})
         plain = {
             "stream": self.stream,
             "learner": self.learner,
             "features": self.features,
             "settings": self.settings.model_dump(mode="json"),
+            "columns": self.columns.text,
             "checksum": checksum_of(content),
             "content": base64.b64encode(content).decode(),
         }
@@ -56,7 +77,9 @@ class ImportedModel(NamedTuple):
             if checksum_of(content) != str(data["checksum"]):
                 raise StateError("the checksum of an imported state does not match its content")
             settings = LearnerSettings.model_validate(data["settings"])
-            state = unpack(content, "imported state")
-            return cls(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
+            every = unpack(content, "imported state")
+            state = {name: array for name, array in every.items() if not name.startswith(_PREFIX)}
+            columns = SavedColumns(str(data["columns"]), without_prefix(every, _PREFIX))
+            return cls(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state, columns)
         except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
             raise StateError(f"an act is not an imported state: {problem!r}") from None

@@ -3,7 +3,11 @@
     state.*        the whole state, as in a snapshot
     model.*        dense networks, with the names of `torch.nn.Sequential` (an ensemble: model.0.*, model.1.*, ...);
                    of RELAY's networks the one that predicts, with its feature gates in the weights of the first layer
+    columns.*      what was learned of the columns of the stream, as in a snapshot; of a stream without columns nothing
     input.mean, input.deviation    with which RELAY, or a learner that has a scaler, standardizes the features
+
+The metadata have the columns of the stream (`columns`), and the name of each feature (`feature_names`): of a category
+with a feature of its own, `country=DE`. Without columns, features have numbers as names.
 
 Load a dense network with one hidden layer of 8 units, without a scaler, in plain Torch:
 
@@ -27,9 +31,10 @@ from safetensors.numpy import save
 
 from stream_app.config import METHOD_FACTS, LearnerSettings
 from stream_app.errors import StateError
-from stream_app.snapshot.format import Arrays, Columns
+from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
+from stream_app.snapshot.imported_state import NO_COLUMNS, SavedColumns
 
-STATE, MODEL, INPUT = "state.", "model.", "input."
+STATE, MODEL, INPUT, COLUMNS = "state.", "model.", "input.", "columns."
 
 FORMAT = "areba model 1"
 
@@ -42,12 +47,16 @@ class ModelFile(NamedTuple):
         settings: The learner's settings.
         features: Number of features of an example.
         source: Application, stream, learner, task, offsets and digest, for people.
+        columns: The columns of its stream.
+        feature_names: The names of the features; empty without columns.
     """
 
     state: Columns
     settings: LearnerSettings
     features: int
     source: Mapping[str, str]
+    columns: SavedColumns = NO_COLUMNS
+    feature_names: Sequence[str] = ()
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
@@ -65,12 +74,15 @@ class ModelFile(NamedTuple):
         if "scaler.mean" in self.state:
             mean, deviation = _scaling(self.state)
             tensors |= {f"{INPUT}mean": mean, f"{INPUT}deviation": deviation}
+        tensors |= named(COLUMNS, self.columns.state)
         metadata = {
             **self.source,
             "format": FORMAT,
             "settings": self.settings.model_dump_json(),
             "features": str(self.features),
             "order": json.dumps(list(self.state)),
+            "columns": self.columns.text,
+            "feature_names": json.dumps(self.feature_names or [str(number) for number in range(self.features)]),
         }
         return save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, metadata=metadata)
 
@@ -90,7 +102,9 @@ class ModelFile(NamedTuple):
             order = json.loads(metadata.pop("order"))
             state = {name: tensors[f"{STATE}{name}"] for name in order}
             settings = LearnerSettings.model_validate_json(metadata.pop("settings"))
-            return cls(state, settings, int(metadata.pop("features")), metadata)
+            columns = SavedColumns(metadata.pop("columns"), without_prefix(tensors, COLUMNS))
+            names = json.loads(metadata.pop("feature_names"))
+            return cls(state, settings, int(metadata.pop("features")), metadata, columns, names)
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
             raise StateError(f"{path}: not a file of `areba state export` ({problem})") from None
 

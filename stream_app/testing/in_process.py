@@ -20,7 +20,7 @@ from stream_app.backends.reading import Row, rows_of
 from stream_app.backends.retention import FOREVER
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
-from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
+from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Value
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import format_of
@@ -77,19 +77,26 @@ class InProcess:
         self._sender = EmbeddedSender(self._broker)
         self._worker = self._started()
 
-    def send_example(self, stream: str, id_: str, features: Sequence[float], time_ms: int | None = None) -> None:
+    def send_example(
+        self, stream: str, id_: str, features: Sequence[float] | Mapping[str, Value], time_ms: int | None = None
+    ) -> None:
         """Send an example.
 
         Args:
             stream: Its stream.
             id_: Its id within the stream, 1 to 64 bytes.
-            features: Its numbers, as many as in every example of the stream.
+            features: Its numbers, as many as in every example of the stream; or, if the stream has columns, its values
+                by column, where None is a missing value.
             time_ms: Its event time in milliseconds since 1970; by default one millisecond after the last record.
 
         Raises:
             ValueError: The id or a feature cannot be sent as it stands; the message names the value.
         """
-        value = encode(Example(stream, id_, features), self._wire_format)
+        if isinstance(features, Mapping):
+            example = Example(stream, id_, values=features)
+        else:
+            example = Example(stream, id_, features)
+        value = encode(example, self._wire_format)
         self._send(self.config.topics.examples, stream, value, time_ms)
 
     def send_label(self, stream: str, id_: str, label: int, time_ms: int | None = None, revision: int = 0) -> None:

@@ -7,7 +7,6 @@ events; the property tests and the simulation compare a task with it, record by 
 Memory: the open records and the remembered closed examples, both bounded by the settings.
 """
 
-import struct
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.label_causes import explained
+from stream_app.verify.reference_columns import identity_of, refused_example
 from stream_app.verify.reference_state import (
     Closed,
     Dead,
@@ -95,7 +95,7 @@ class ReferenceJoin:
             return
         refused = _refused(self, record, meaning)
         if refused is not None:
-            self.bury(record, refused)
+            self.bury(record, refused[0], detail=refused[1])
             return
         stream = self.streams[meaning.stream]
         if isinstance(meaning, Mark):
@@ -164,7 +164,7 @@ class ReferenceJoin:
 
     def example(self, stream: ReferenceStream, record: Record, example: Example) -> None:
         """Refuse a repeated example; predict a new one, then close it as too old, join it or let it wait."""
-        features = struct.pack(f"<{len(example.features)}f", *example.features)
+        features = identity_of(example, self.settings.of_stream(stream.name))
         known = stream.pending.get(example.id) or stream.closed.get(example.id)
         if known is not None:
             if known.features == features:
@@ -342,9 +342,11 @@ class ReferenceJoin:
 
     # Events -----------------------------------------------------------------------------------------------------------
 
-    def bury(self, record: Record, reason: Reason, cause: Cause = Cause.NONE, delay_ms: int = 0) -> None:
+    def bury(
+        self, record: Record, reason: Reason, cause: Cause = Cause.NONE, delay_ms: int = 0, detail: str = ""
+    ) -> None:
         """Make the record a dead letter, caused by the record at this position, which mostly is the record itself."""
-        explanation = "" if cause is Cause.NONE else explained(cause, delay_ms, self.settings.join)
+        explanation = detail if cause is Cause.NONE else explained(cause, delay_ms, self.settings.join)
         self.events.append(Dead(self.position, reason, record, explanation))
 
     def expect_outcome(self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | None) -> None:
@@ -371,17 +373,17 @@ def _end(
         join.bury(label.record, Reason.ORPHAN_LABEL, why)
 
 
-def _refused(join: ReferenceJoin, record: Record, meaning: Example | Label | Mark) -> Reason | None:
-    """Return why a well-formed record is a dead letter; None if its stream takes it, which is open then."""
+def _refused(join: ReferenceJoin, record: Record, meaning: Example | Label | Mark) -> tuple[Reason, str] | None:
+    """Return why a well-formed record is a dead letter, and the detail; None if its stream, open then, takes it."""
     if (reason := refusal(record, meaning.stream)) is not None:
-        return reason
+        return reason, ""
     stream = join.stream(meaning)
     if stream is None:
-        return Reason.UNKNOWN_STREAM
+        return Reason.UNKNOWN_STREAM, ""
     if stream.name in join.stopped and not (isinstance(meaning, Mark) and meaning.kind is MarkKind.RESUME):
-        return Reason.STREAM_STOPPED
+        return Reason.STREAM_STOPPED, ""
     if isinstance(meaning, Example):
+        settings = join.settings.of_stream(stream.name)
         stream.features = stream.features or len(meaning.features)
-        if stream.features != len(meaning.features):
-            return Reason.WRONG_DIMENSION
+        return refused_example(meaning, settings, stream.features)
     return None

@@ -260,6 +260,6 @@ def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:
         return Reason.BAD_ID
     if isinstance(record, Label):
         return None if record.label in (0, 1) and record.revision >= 0 else Reason.BAD_LABEL
-    if not 1 <= len(record.features) <= max_features:
+    if (record.values is None) == (not record.features) or len(record.features) > max_features:
         return Reason.WRONG_DIMENSION
     return None if math.isfinite(sum(record.features)) else Reason.NOT_FINITE

@@ -34,6 +34,7 @@ def count(world: World, opinion: Opinion | None, outputs: Mapping[str, Sequence[
     methods = {kind.rpartition(" ")[2]: kind for kind in Event if kind.startswith("learned by ")}
     for example in opinion.examples if opinion is not None else ():
         events[Event.OUTLIER] += any(abs(value) > LARGE for value in example.features)
+        events[Event.COLUMNS] += example.values is not None
     for _, value, _ in outputs["outcomes"]:
         record = codec.decode_one(value, CONFLUENT)  # reads both formats
         if isinstance(record, Outcome):

@@ -189,6 +189,7 @@ class Event(StrEnum):
     REFUSED_TIME = "record refused: its event time is too old for its topic"
     ODD_TIME = "event time of another year, of the next hour, or in seconds"
     OUTLIER = "feature far from all others"
+    COLUMNS = "example with values by column"
     LATE_LABEL = "late label"
     LABELLED_DAYS_LATER = "label that came days after its example"
     KEPT_CHECKED = "verified and inspected with what retention had left"

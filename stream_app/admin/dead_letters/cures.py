@@ -9,7 +9,9 @@ _INCURABLE = frozenset(
 )
 """The record itself is wrong, under every configuration."""
 
-_CONDITIONAL = frozenset(reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE))
+_CONDITIONAL = frozenset(
+    reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE, Reason.BAD_COLUMN)
+)
 """The record is accepted only after a change of the configuration, the registered schemas or the stream's dimension."""
 
 

@@ -64,7 +64,9 @@ def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner
         "offsets": pair(rebuilt.offsets),
         "digest": digest_of(state),
     }
-    return ModelFile(state, settings, held.features, source)
+    if held.preparation is None:
+        return ModelFile(state, settings, held.features, source)
+    return ModelFile(state, settings, held.features, source, held.preparation.saved(), held.preparation.feature_names())
 
 
 def export(

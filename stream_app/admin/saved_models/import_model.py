@@ -90,7 +90,8 @@ class Rehearsal:
         Raises:
             StateError: The state does not fit; there is no act for it.
         """
-        imported = ImportedModel(stream, learner, saved.features, saved.settings, without_seen(saved.state))
+        state = without_seen(saved.state)
+        imported = ImportedModel(stream, learner, saved.features, saved.settings, state, saved.columns)
         self._add(Act(self._sequence + 1, IMPORT, __version__, imported.text()))
         self.models += 1
 

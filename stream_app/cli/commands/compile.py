@@ -38,6 +38,10 @@ def every_method(corrections: str = "first") -> Config:
     """Return a configuration with a learner of each method, and with one that is wide and scaled."""
     plain = {method: {"method": method} for method in METHODS}
     wide = {"wide": {"method": "areba", "hidden": [16, 16], "scaler": "standard"}}
-    streams = {"any": {"features": 2, "champion": next(iter(plain))}}
+    champion = next(iter(plain))
+    streams = {
+        "any": {"features": 2, "champion": champion},
+        "with-columns": {"columns": {"one": "number"}, "champion": champion},
+    }
     sections = {"learners": plain | wide, "streams": streams, "join": {"corrections": corrections}}
     return Config.model_validate(sections)

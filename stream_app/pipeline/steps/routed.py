@@ -78,7 +78,7 @@ class _Columns(NamedTuple):
         names: int32, the task's number of each stream that the decoder did not know; -1: the task does not know it
             either. Entry k belongs to the decoder's number `known + k`.
         known: How many streams the decoder knew; their numbers are the task's.
-        feature_counts: int32, features of each example.
+        feature_counts: int32, features of each example; `COLUMNS` if it has values by column.
     """
 
     kinds: tuple[Bytes, Bytes]
@@ -104,8 +104,8 @@ def route_records(
         numbers: By `Side`, int32, the task's numbers of the streams that the decoder did not know; -1: unknown.
         opened: int32 `[streams]`, the position from which on each stream exists.
         stopped: int64 `[streams]`, the position before which each stream is stopped.
-        dimensions: int32 `[streams]`, features of each stream, changed in place: the first example of a stream whose
-            dimension is 0 fixes it.
+        dimensions: int32 `[streams]`, features of each stream, `COLUMNS` if it has columns; changed in place: the first
+            example of a stream whose dimension is 0 fixes it.
         max_features: The largest dimension that an example may fix.
 
     Returns:
@@ -153,7 +153,7 @@ def _route(
             continue
         if is_example and kind == _DATA:
             count = columns.feature_counts[row]
-            if dimensions[stream] == 0 and count <= max_features:
+            if dimensions[stream] == 0 and 0 < count <= max_features:
                 dimensions[stream] = count
             if dimensions[stream] != count:
                 why[position] = _WRONG_DIMENSION

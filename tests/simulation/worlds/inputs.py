@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
+from stream_app.records import Example, Header, Label, Mark, MarkKind, Side, Value
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, START
 from stream_app.serialization.erased_ids import id_digest
@@ -29,8 +29,11 @@ LATE_STREAM = "late"
 """The stream that only the second configuration has."""
 
 
+COUNTRIES = ("DE", "DE", "FR", "IT")
+
+
 class StreamOf(NamedTuple):
-    """A stream: its partition, and how many features its examples have."""
+    """A stream: its partition, and how many features its examples have; 0: they have values by column."""
 
     name: str
     partition: int
@@ -84,16 +87,17 @@ def _moment(
 ) -> Iterator[Sent]:
     """Yield one example with its label, and what else happens at that time."""
     key, id_, truth = stream.name.encode(), f"{stream.name}-{number}", int(draw.random() < 0.3)
-    features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features)]
+    features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features or 1)]
     if draw.random() < trouble.outliers:
         features[draw.randrange(len(features))] = draw.choice(OUTLIERS)
+    extra = "" if stream.features else draw.choice(COUNTRIES)
     trace = draw.choice(_traces(number)) if draw.random() < 0.1 else ()
     if draw.random() < trouble.heavy:
         trace = (*trace, ("heavy", HEAVY))
-    yield Sent(Side.EXAMPLES, stream.partition, now_ms, key, codec.encode(Example(stream.name, id_, features)), trace)
+    yield Sent(Side.EXAMPLES, stream.partition, now_ms, key, _example(stream, id_, features, extra), trace)
     if draw.random() < trouble.repeated:
         again = features if draw.random() < 0.6 else [value + 1 for value in features]
-        value = codec.encode(Example(stream.name, id_, again))
+        value = _example(stream, id_, again, extra)
         yield Sent(Side.EXAMPLES, stream.partition, now_ms + draw.choice((0, 5, 40, 200)), key, value)
     if draw.random() >= trouble.unlabelled:
         yield from _labels(draw, stream, id_, truth, now_ms, trouble)
@@ -104,6 +108,17 @@ def _moment(
         yield _oversized(draw, stream, now_ms)
     if draw.random() < trouble.marks:
         yield from _marks(draw, stream, number, now_ms, learners)
+
+
+def _example(stream: StreamOf, id_: str, features: Sequence[float], country: str) -> bytes:
+    """Return the value of an example; of a stream with columns, with gaps, and a country that is none in some."""
+    if stream.features:
+        return codec.encode(Example(stream.name, id_, features))
+    amount = None if id_.endswith("3") else features[0]
+    values: dict[str, Value] = {"amount": amount, "country": "" if id_.endswith("5") else country}
+    if id_.endswith("7"):
+        values["amont"] = values.pop("amount")
+    return codec.encode(Example(stream.name, id_, values=values))
 
 
 def _odd_time(draw: Random, sent: Sent, trouble: Trouble) -> Sent:
@@ -164,7 +179,9 @@ def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
         codec.encode(Label(name, "x", 1))[:-1],
         codec.encode(Example(name, "x", [0.0] * 5)),
         codec.encode(Example(nobody, "x", [0.0])),
-        codec.encode(Label(name, "x", 1) if side is Side.LABELS else Example(name, "x", [0.0] * stream.features)),
+        codec.encode(
+            Label(name, "x", 1) if side is Side.LABELS else Example(name, "x", [0.0] * (stream.features or 4))
+        ),
         codec.encode(Label(nobody, "x", 1)),
         b"\x00" * 300,
     ]

@@ -24,8 +24,21 @@ CONFLUENT_SHARE = 0.25
 """The share of worlds whose values are in Confluent's wire format."""
 
 
+COLUMNS_SHARE = 0.15
+"""The share of worlds whose first stream has columns."""
+
+WITH_COLUMNS: Mapping[str, Any] = {
+    "columns": {"amount": {"missing": "mean"}, "country": {"category": {"most": 1}}},
+    "missing_values": [""],
+}
+"""The settings of such a stream: four features, as many as a world allows."""
+
+
 class Choice(NamedTuple):
-    """The parts of a configuration; few enough that each is created once. With `room`, unknown streams have models."""
+    """The parts of a configuration; few enough that each is created once. With `room`, unknown streams have models.
+
+    `streams` has the number of features of each; 0: it has columns.
+    """
 
     learners: int
     join: int
@@ -121,7 +134,9 @@ CHANGES: Sequence[Mapping[str, Any]] = (
 @lru_cache(maxsize=4096)
 def make_configuration(choice: Choice, late: bool) -> Config:
     """Return the configuration of a choice, before or after its change."""
-    streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
+    streams: dict[str, Any] = {
+        name: {"features": features} if features else WITH_COLUMNS for name, features in choice.streams
+    }
     change = CHANGES[choice.change] if late else {}
     names = {**streams, **change.get("streams", {})}
     data: dict[str, Any] = {
@@ -202,6 +217,8 @@ def draw_shape(seed: int) -> Shape:
     learners = draw.choice((0, 0, 1, 1, 2, 2, 3, 4, 5)) if draw.random() < 0.97 else len(LEARNERS) - 1
     room = draw.choice((0, 0, 0, 1, 2, 50))
     named = len(streams) - draw.randint(0, len(streams)) if room else len(streams)
+    if named and Random(f"{seed}/columns").random() < COLUMNS_SHARE:
+        streams[0] = streams[0]._replace(features=0)
     names = [(stream.name, stream.features) for stream in streams[:named]]
     swarm = draw_swarm(draw)
     if Fault.DEPLOY in swarm.rates:

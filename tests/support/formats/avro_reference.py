@@ -32,6 +32,11 @@ DATA_TYPE = {Side.EXAMPLES: "example", Side.LABELS: "label"}
 PARSED: dict[str, Any] = {name: parse_schema(json.loads(text)) for (name, _), text in schemas.sources().items()}
 
 
+def _pair_of(kind: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
+    """Return the record that an item of a map is: its name and its value."""
+    return {"type": "record", "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": kind}]}
+
+
 class RefusedError(Exception):
     """The verdict of the reader; the argument is the name of the check."""
 
@@ -105,6 +110,10 @@ class Reader:
                 raise RefusedError("block size")
         return found
 
+    def mapping(self, kind: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
+        """Read a map: its blocks are those of an array of names and values."""
+        return {one["name"]: one["value"] for one in self.items(_pair_of(kind))}
+
     def fields(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
         """Read the fields of a record."""
         return {field["name"]: self.value(field["type"]) for field in schema["fields"]}
@@ -119,6 +128,7 @@ class Reader:
                 "fixed": lambda: self.take(kind["size"]),
                 "record": lambda: self.fields(kind),
                 "array": lambda: self.floats() if kind["items"] == "float" else self.items(kind["items"]),
+                "map": lambda: self.mapping(kind["values"]),
             }
             return named[kind["type"]]()
         if kind == "int":
@@ -172,8 +182,7 @@ def canonical(name: str, version: int = 0) -> bytes:
         out["type"] = kind["type"]
         if "fields" in kind:
             out["fields"] = [{"name": field["name"], "type": form(field["type"])} for field in kind["fields"]]
-        if "items" in kind:
-            out["items"] = form(kind["items"])
+        out |= {key: form(kind[key]) for key in ("items", "values") if key in kind}
         return out | {key: kind[key] for key in ("symbols", "size") if key in kind}
 
     texts = {number: text for (known, number), text in schemas.sources().items() if known == name}
@@ -247,7 +256,7 @@ def meaning(name: str, fields: dict[str, Any], max_features: int) -> Reason | No
     if not 1 <= len(fields["stream"].encode()) <= 249 or not 1 <= len(fields.get("id", "x").encode()) <= 64:
         return Reason.BAD_ID
     if name == "example":
-        if not 1 <= len(fields["features"]) <= max_features:
+        if (fields["values"] is None) == (not fields["features"]) or len(fields["features"]) > max_features:
             return Reason.WRONG_DIMENSION
         return None if all(map(math.isfinite, fields["features"])) else Reason.NOT_FINITE
     if name == "label":
@@ -359,6 +368,7 @@ class Maker:
                 "fixed": lambda: self.random.randbytes(kind["size"]),
                 "record": lambda: b"".join(self.field(field["type"]) for field in kind["fields"]),
                 "array": lambda: self.floats() if kind["items"] == "float" else self.items(kind["items"]),
+                "map": lambda: self.items(_pair_of(kind["values"])),
             }
             return named[kind["type"]]()
         if kind in {"int", "long"}:

@@ -1,6 +1,6 @@
 """Compare the codec with the reference written from the Avro specification, value by value."""
 
-from stream_app.record_columns import Decoded
+from stream_app.record_columns import COLUMNS, Decoded
 from stream_app.records import MAX_STREAM_BYTES, Kind, Reason
 from stream_app.serialization.decode import DecodeLimits
 from tests.support.formats.avro_reference import Verdict
@@ -43,5 +43,6 @@ def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
     assert decoded.kinds[row] == Kind.DATA
     assert unpack_id(decoded.ids[row]) == fields["id"]
     start, count = decoded.feature_starts[row], decoded.feature_counts[row]
-    assert decoded.features[start : start + count].tolist() == fields.get("features", [])
+    assert (fields.get("values") is not None) == (count == COLUMNS) == (decoded.value_starts[row] >= 0)
+    assert decoded.features[start : start + max(count, 0)].tolist() == fields.get("features", [])
     assert (decoded.labels[row], decoded.revisions[row]) == (fields.get("label", -1), fields.get("revision", 0))

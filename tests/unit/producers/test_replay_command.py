@@ -1,5 +1,7 @@
 """The command `areba-replay`: what it sends, and its errors."""
 
+import errno
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -242,3 +244,17 @@ def test_the_name_of_a_file_may_have_options(monkeypatch: pytest.MonkeyPatch, tm
     result = _run(monkeypatch, "payments.csv:stream=eu,limit=1", "sine:length=2", *COLUMNS, *KAFKA, sender=sender)
     assert result.exit_code == 0, result.output
     assert sorted(record.key for record in sender.sent if record.topic == "examples") == [*[b"eu"] * 2, *[b"sine"] * 3]
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The temporary files of a large file may not fit; the user reads which folder is full."""
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "TemporaryFile", is_full)
+    (tmp_path / "payments.csv").write_text(PAYMENTS)
+    result = _run(monkeypatch, "payments.csv", *COLUMNS, *KAFKA)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("areba-replay: no space is left in /")

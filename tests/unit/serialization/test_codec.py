@@ -220,8 +220,8 @@ def test_arrays_in_blocks() -> None:
         b"\x02" + floats[:4] + b"\x03\x10" + floats[4:] + b"\x00",
         b"\x86\x80\x00" + floats + b"\x80\x00",
     ):
-        assert codec.decode_one(head + blocks) == Example("s", "i", (1.5, -2.0, 3.25))
-        assert decode_value(head + blocks).features.tolist() == [1.5, -2.0, 3.25]
+        assert codec.decode_one(head + blocks + b"\x00") == Example("s", "i", (1.5, -2.0, 3.25))
+        assert decode_value(head + blocks + b"\x00").features.tolist() == [1.5, -2.0, 3.25]
 
 
 def test_values_without_a_schema() -> None:

@@ -114,7 +114,9 @@ def test_our_schema_with_other_comments_is_ours() -> None:
     """Comments and defaults of a registered schema are its owner's; other fields are another schema."""
     assert schema_in('{"type": "record", "name": "areba.Example", "doc": "mine", "fields": []}') is None
     fields = '{"name": "stream", "type": "string"}, {"name": "id", "type": "string", "doc": "order"}, '
-    fields += '{"name": "features", "type": {"type": "array", "items": "float"}}'
+    fields += '{"name": "features", "type": {"type": "array", "items": "float"}}, '
+    values = '{"type": "map", "values": ["null", "boolean", "long", "double", "string"]}'
+    fields += f'{{"name": "values", "type": ["null", {values}]}}'
     found = schema_in(f'{{"type": "record", "name": "areba.Example", "fields": [{fields}]}}')
     assert found is avro.newest()[Example]
     assert [schema_in(text) for text in ("", "{", "7", '"string"', "[]", '{"type": "record"}')] == [None] * 6

@@ -197,6 +197,7 @@ def test_options_take_the_place_of_guesses(tmp_path: Path) -> None:
         ("a,b\n1,2\n".encode("utf-16"), "neither UTF-8 text nor Parquet"),
         (b'[{"a": 1}]', "a JSON array; needed is one object on each line"),
         (b"a,a\n1,2\n", "two columns have the name 'a'"),
+        (b"1.5,2,no\n2.5,3,no\n", "the first line must have the names of the columns, and has numbers: 1.5,2,no"),
         (b"PAR1 and no more", "cannot be read as Parquet"),
         (b"\x1f\x8b\x08 cut off", "eof|Compressed file|end-of-stream|not a gzip|invalid|corrupt"),
     ],
