@@ -177,7 +177,7 @@ class RawRecords:
             gave none. A time that the log set instead (LogAppendTime) is negative, so that nobody takes it for an
             event time; see `log_time_ms`.
         keys: n keys.
-        values: n values; null is a tombstone, which is malformed in an input.
+        values: n values; null is a tombstone.
         headers: By row; rows without headers are absent.
     """
 

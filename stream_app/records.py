@@ -53,6 +53,7 @@ class Kind(IntEnum):
     MALFORMED = 0
     DATA = 1  # an Example or a Label
     MARK = 2
+    TOMBSTONE = 3  # no value: it is counted, and does nothing else
 
 
 class Operation(IntEnum):

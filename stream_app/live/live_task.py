@@ -27,9 +27,10 @@ from stream_app.snapshot.stops import Stop, stopped_text
 
 
 class BatchCounts(NamedTuple):
-    """How many records a batch took of each input (examples, labels), and how many it publishes, by output topic."""
+    """How many records and tombstones a batch took of each input (examples, labels), and its outputs, by topic."""
 
     inputs: tuple[int, int]
+    tombstones: tuple[int, int]
     outputs: Mapping[str, int]
 
 
@@ -57,8 +58,11 @@ class ProcessedBatch:
     @property
     def counts(self) -> BatchCounts:
         """The numbers of its records."""
-        examples, labels = map(len, self.outputs.judged)
-        return BatchCounts((examples, labels), {topic: len(rows) for topic, rows in self.outputs.topics.items()})
+        examples, labels = self.outputs.judged
+        tombstones = examples.tombstones, labels.tombstones
+        return BatchCounts(
+            (len(examples), len(labels)), tombstones, {topic: len(rows) for topic, rows in self.outputs.topics.items()}
+        )
 
     @property
     def point(self) -> CommitPoint:

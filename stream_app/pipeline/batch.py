@@ -36,6 +36,7 @@ MAX_TRACE_BYTES = 128
 """The longest header that is carried: a later version may append fields, and each output of a record has them."""
 
 MALFORMED = int(Kind.MALFORMED)
+_TOMBSTONE = int(Kind.TOMBSTONE)
 WRONG_KEY = int(Reason.WRONG_KEY)
 
 _TRACE_BYTES = 55
@@ -198,7 +199,7 @@ class _Named(NamedTuple):
 def _compare_keys(keys: CellArrays, named: _Named, known: NameTable, new: NameTable) -> None:
     """Compare each key with the name of its stream, whose number counts on from the known names to the new ones."""
     for row in range(len(keys.starts)):
-        if named.kinds[row] == MALFORMED:
+        if named.kinds[row] in (MALFORMED, _TOMBSTONE):
             continue
         number = named.streams[row]
         names = known if number < len(known.hashes) else new

@@ -3,7 +3,7 @@
 The first fault of a value is the reason why its record is malformed, and the rest of the row stays empty. Only the
 stream is filled in where the fault comes after it. The checks, in order:
 
-    1. no value                                                                      undecodable
+    1. no value                                                                      none: a tombstone is no fault
     2. more than `max_record_bytes`                                                  too-large
     3. does not begin with the header of a schema of its side                        wrong-schema
     4. fastavro or an `avro.Check` refuses the record, or bytes are left over        undecodable
@@ -78,6 +78,7 @@ class DecodeLimits:
 
 DATA = int(Kind.DATA)
 MARK = int(Kind.MARK)
+TOMBSTONE = int(Kind.TOMBSTONE)
 EXAMPLES = int(Side.EXAMPLES)
 ADVANCE = int(MarkKind.ADVANCE)
 PROMOTE = int(MarkKind.PROMOTE)
@@ -113,12 +114,11 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
     cells = binary_column(values)
     n = len(cells)
     reasons = np.zeros(n, np.uint8)
-    reasons[cells.lengths < 0] = Reason.UNDECODABLE
     reasons[cells.lengths > limits.max_record_bytes] = Reason.TOO_LARGE
-    bounded = cells.lengths[reasons == 0]
+    bounded = np.maximum(cells.lengths, 0)[reasons == 0]
     features = np.empty(int(bounded.sum()) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
     columns = _Columns(
-        kinds=np.zeros(n, np.uint8),
+        kinds=np.where(cells.lengths < 0, np.uint8(Kind.TOMBSTONE), np.uint8(Kind.MALFORMED)),
         reasons=reasons,
         streams=np.full(n, -1, np.int32),
         ids=np.zeros((n, ID_WORDS), np.uint64),
@@ -314,7 +314,7 @@ class _Columns(NamedTuple):
 def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
     cells: CellArrays, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
 ) -> tuple[int, int]:
-    """Fill the columns; rows that have a reason already are left alone.
+    """Fill the columns; tombstones and rows that have a reason already are left alone.
 
     Returns:
         The number of new streams, and the number of features of all examples.
@@ -325,7 +325,7 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
     for row in range(len(cells.starts)):
         position = cells.starts[row]
         end = position + cells.lengths[row]
-        if columns.reasons[row] != 0:
+        if columns.reasons[row] != 0 or columns.kinds[row] == TOMBSTONE:
             continue
         kind = _kind(buffer, position, end, expected.headers)
         if kind == 0:

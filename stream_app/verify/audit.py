@@ -171,5 +171,7 @@ class PartitionAudit:
             figures.examples += 1
         else:
             figures.labels += 1
+        if record.meaning is None:
+            figures.count_tombstone(record.side)
         if isinstance(record.meaning, Mark):
             figures.count_mark(record.side, 1)

@@ -90,6 +90,8 @@ class ReferenceJoin:
         self.position += 1
         self.close_leftovers()
         meaning = record.meaning
+        if meaning is None:
+            return
         if isinstance(meaning, Reason):
             self.bury(record, meaning)
             return

@@ -10,8 +10,8 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from stream_app.config import JoinSettings, LearnerSettings
 from stream_app.records import DEAD_LETTER_BYTES, Cause, Example, Header, Label, Mark, Reason, Side, stream_of_key
 
-Meaning: TypeAlias = Example | Label | Mark | Reason
-"""What a value says; a `Reason` where the value alone is cause enough for a dead letter."""
+Meaning: TypeAlias = Example | Label | Mark | Reason | None
+"""What a value says; a `Reason` where the value alone is cause enough for a dead letter; None: a tombstone."""
 
 
 class Record(NamedTuple):
@@ -27,8 +27,8 @@ class Record(NamedTuple):
 
     @property
     def stream(self) -> str:
-        """The stream that the value names; for a value that cannot be read, the stream that the key names."""
-        return stream_of_key(self.key) if isinstance(self.meaning, Reason) else self.meaning.stream
+        """The stream that the value names; without a value that can be read, the stream that the key names."""
+        return stream_of_key(self.key) if isinstance(self.meaning, Reason | None) else self.meaning.stream
 
     @property
     def dead_letter_bytes(self) -> int:

@@ -177,6 +177,7 @@ class StreamTotals:
 
     examples: int = 0
     example_marks: int = 0
+    example_tombstones: int = 0
     champion_predictions: int = 0
     predictions: Counter[str] = field(default_factory=Counter)
     joined: int = 0
@@ -187,6 +188,7 @@ class StreamTotals:
     pending: int = 0
     labels: int = 0
     label_marks: int = 0
+    label_tombstones: int = 0
     label_duplicates: int = 0
     corrections: int = 0
     label_dead_letters: Counter[str] = field(default_factory=Counter)
@@ -204,6 +206,13 @@ class StreamTotals:
             self.example_marks += count
         else:
             self.label_marks += count
+
+    def count_tombstone(self, side: Side) -> None:
+        """Count a record of an input that has no value."""
+        if side is Side.EXAMPLES:
+            self.example_tombstones += 1
+        else:
+            self.label_tombstones += 1
 
     def count_prediction(self, prediction: Prediction) -> None:
         """Count a published prediction."""
@@ -245,6 +254,7 @@ EQUATIONS: Sequence[Mapping[str, str]] = (
     {
         "examples": "examples",
         "= marks": "example_marks",
+        "+ tombstones": "example_tombstones",
         "+ predicted": "champion_predictions",
         "+ duplicates": "example_duplicates",
         "+ dead": "example_dead_letters",
@@ -259,6 +269,7 @@ EQUATIONS: Sequence[Mapping[str, str]] = (
     {
         "labels": "labels",
         "= marks": "label_marks",
+        "+ tombstones": "label_tombstones",
         "+ joined": "joined",
         "+ corrections": "corrections",
         "+ duplicates": "label_duplicates",

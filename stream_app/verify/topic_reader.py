@@ -227,9 +227,9 @@ class InputReader:
 
 
 def read_value(value: bytes | None, side: Side, limits: DecodeLimits) -> Meaning:
-    """Return what an input value says, or the reason why it becomes a dead letter; `codec` defines the rules."""
+    """Return what an input value says, or the reason why it becomes a dead letter; `decode` defines the rules."""
     if value is None:
-        return Reason.UNDECODABLE
+        return None
     if len(value) > limits.max_record_bytes:
         return Reason.TOO_LARGE
     schema = limits.wire_format.schema_of(value)

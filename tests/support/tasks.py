@@ -56,9 +56,9 @@ FEATURES = ((0.0, 1.0), (-0.0, 1.0), (0.5, -2.0), (0.5,), (1.0, 2.0, 3.0))
 IDS = ("0", "1", "12345678", "123456789", "x" * 64, "é")
 """Ids that fill a machine word, exceed it, or are as long as allowed."""
 
-MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason], ...]] = {
+MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason | None], ...]] = {
     side: (
-        (None, Reason.UNDECODABLE),
+        (None, None),
         (b"", Reason.WRONG_SCHEMA),
         (b"\x00" * 200, Reason.TOO_LARGE),
         (codec.encode(own)[:-1], Reason.UNDECODABLE),
@@ -161,7 +161,7 @@ HEADERS: dict[int, tuple[Header, ...]] = {
 def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
     """Return the record of a draft: mostly data, sometimes a mark or garbage."""
     stream, id_ = "abcd"[draft.stream], IDS[draft.id] if draft.id < len(IDS) else str(draft.id)
-    meaning: Example | Label | Mark | Reason
+    meaning: Example | Label | Mark
     if draft.kind == 0:
         value, reason = MALFORMED[side][draft.variant % len(MALFORMED[side])]
         return Record(side, offset, time_ms, reason, b"k", value, HEADERS.get(draft.header, ()))

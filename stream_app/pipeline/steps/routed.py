@@ -20,6 +20,7 @@ _IS_MALFORMED = np.array([number in NUMBERS and Reason(number).malformed for num
 
 _DATA = int(Kind.DATA)
 _MALFORMED = int(Kind.MALFORMED)
+_TOMBSTONE = int(Kind.TOMBSTONE)
 _WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
 _BAD_TIME = int(Reason.BAD_TIME)
 _UNKNOWN_STREAM = int(Reason.UNKNOWN_STREAM)
@@ -33,16 +34,18 @@ class Judged:
     Attributes:
         streams: int32 `[n]`, the task's number of the stream that the value names, or else the key; `known` plus an
             index into `others` for a configured stream without a readable record so far; -1: the record counts for no
-            stream, because it names no such stream, its stream is stopped, or it has no value.
+            stream, because it names no such stream, its stream is stopped, or it is a tombstone.
         malformed: bool `[n]`, whether the record alone is the cause that it became a dead letter.
         known: The number of streams that the task has.
         others: Names of the configured streams with numbers from `known` on.
+        tombstones: How many of the records are tombstones.
     """
 
     streams: Integers
     malformed: NDArray[np.bool_]
     known: int
     others: Sequence[str] = ()
+    tombstones: int = 0
 
     def __len__(self) -> int:
         return len(self.streams)
@@ -56,7 +59,7 @@ class Routed(NamedTuple):
     """A batch after its records were routed.
 
     Attributes:
-        streams: int32 `[n]`, the stream of each position; -1: a dead letter.
+        streams: int32 `[n]`, the stream of each position; -1: a dead letter or a tombstone.
         judged: By `Side`, what the breaker counts.
         stopped: The reasons of the streams that are stopped after the batch, by stream, the oldest stop first.
         resumed: The streams that a `resume` mark of this batch lets continue.
@@ -109,7 +112,8 @@ def route_records(
         max_features: The largest dimension that an example may fix.
 
     Returns:
-        int32 `[n]`, the stream of each position, -1: a dead letter; and uint8 `[n]`, the `Reason` of a dead letter.
+        int32 `[n]`, the stream of each position, -1: a dead letter or a tombstone; and uint8 `[n]`, the `Reason` of a
+        dead letter.
     """
     one, two = batch.decoded
     columns = _Columns(
@@ -135,7 +139,7 @@ def _route(
         of[position] = -1
         kind = columns.kinds[0][row] if is_example else columns.kinds[1][row]
         time = batch.example_times[row] if is_example else batch.label_times[row]
-        if kind == _MALFORMED:
+        if kind in (_MALFORMED, _TOMBSTONE):  # a tombstone has no reason
             why[position] = columns.reasons[0][row] if is_example else columns.reasons[1][row]
             continue
         if time <= 0:
@@ -272,7 +276,7 @@ def judged(
         nameless = np.flatnonzero(decoded.streams < 0)
         if len(nameless):
             streams = streams.copy()
-            has_value = raw.values.lengths[nameless] >= 0  # a record without a value says nothing about its producer
+            has_value = decoded.kinds[nameless] != _TOMBSTONE  # a tombstone says nothing about its producer
             by_key: dict[bytes | None, int] = {}
             for row in nameless[has_value].tolist():
                 key = raw.keys[row]
@@ -284,7 +288,10 @@ def judged(
             is_stopped = np.zeros(len(streams), np.bool_)
             is_stopped[is_known] = positions[is_known] < until[streams[is_known]]
             streams = np.where(is_stopped, np.int32(-1), streams)
-        found.append(Judged(streams, malformed, known))
-    one, two = found
+        found.append((streams, malformed, int(np.count_nonzero(decoded.kinds == _TOMBSTONE))))
+    (one, one_malformed, one_tombstones), (two, two_malformed, two_tombstones) = found
     names = tuple(others)
-    return Judged(one.streams, one.malformed, known, names), Judged(two.streams, two.malformed, known, names)
+    return (
+        Judged(one, one_malformed, known, names, one_tombstones),
+        Judged(two, two_malformed, known, names, two_tombstones),
+    )

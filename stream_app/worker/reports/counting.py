@@ -56,7 +56,8 @@ class Counting:
                 self._figures.add(counter, 0, task=task)
             self._figures.set(metrics.MISPLACED_STREAMS, 0, task=task)
             for name in INPUTS:
-                self._figures.add(metrics.INPUT_RECORDS, 0, task=task, input=name)
+                for counter in (metrics.INPUT_RECORDS, metrics.TOMBSTONES):
+                    self._figures.add(counter, 0, task=task, input=name)
             for topic in OUTPUT_TOPICS:
                 self._figures.add(metrics.OUTPUT_RECORDS, 0, task=task, output=topic)
             for reason in Reason:
@@ -81,6 +82,9 @@ class Counting:
     def _batch_committed(self, event: events.BatchCommitted) -> None:
         for name, records in zip(INPUTS, event.counts.inputs, strict=True):
             self._figures.add(metrics.INPUT_RECORDS, records, task=event.task, input=name)
+        for name, records in zip(INPUTS, event.counts.tombstones, strict=True):
+            if records:
+                self._figures.add(metrics.TOMBSTONES, records, task=event.task, input=name)
         for topic, records in event.counts.outputs.items():
             if records:
                 self._figures.add(metrics.OUTPUT_RECORDS, records, task=event.task, output=topic)

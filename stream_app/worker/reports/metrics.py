@@ -163,6 +163,13 @@ INPUT_RECORDS = MetricDeclaration(
     "Records of an input (examples, labels) that were processed and committed.",
     ("task", "input"),
 )
+TOMBSTONES = MetricDeclaration(
+    "areba_tombstones_total",
+    MetricKind.COUNTER,
+    Unit.RECORDS,
+    "Records of an input that have no value. They are counted, and do nothing else.",
+    ("task", "input"),
+)
 OUTPUT_RECORDS = MetricDeclaration(
     "areba_output_records_total",
     MetricKind.COUNTER,

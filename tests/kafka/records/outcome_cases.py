@@ -118,7 +118,6 @@ HEAD = codec.encode_unchecked(Example("odd", "a", [1.0, 2.0]))
 ODD_ROWS: Mapping[str, Row] = {
     "cut-off": _raw(EXAMPLES, HEAD[:-3], "undecodable"),
     "byte-left-over": _raw(EXAMPLES, HEAD + b"\0", "undecodable"),
-    "no-value": _raw(EXAMPLES, None, "undecodable"),
     "mark-without-time": _raw(LABELS, codec.encode_unchecked(Mark("odd", MarkKind.ADVANCE)), "undecodable"),
     "garbage": _raw(LABELS, b"{'id': 3}", "wrong-schema"),
     "label-among-examples": _raw(EXAMPLES, codec.encode_unchecked(Label("odd", "a", 1)), "wrong-schema"),

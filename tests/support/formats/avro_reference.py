@@ -238,7 +238,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401  (any value of a field)
 def judge(value: bytes | None, side: Side, max_record_bytes: int, max_features: int) -> Verdict:
     """Return the expected verdict on a value."""
     if value is None:
-        return Verdict(Reason.UNDECODABLE, None, "", {})
+        return Verdict(None, None, "tombstone", {})
     if len(value) > max_record_bytes:
         return Verdict(Reason.TOO_LARGE, None, "", {})
     allowed = {HEADERS[name]: name for name in ("mark", DATA_TYPE[side])}

@@ -29,6 +29,9 @@ def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
         assert not decoded.ids[row].any()
         assert row not in decoded.marks
         return
+    if verdict.name == "tombstone":
+        assert (decoded.kinds[row], decoded.streams[row]) == (Kind.TOMBSTONE, -1)
+        return
     fields = verdict.fields
     assert decoded.stream_names[decoded.streams[row]] == fields["stream"]
     if verdict.name == "mark":

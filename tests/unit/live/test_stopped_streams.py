@@ -11,6 +11,7 @@ from stream_app.records import STOP, Act, Commit, Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState
+from stream_app.verify.verify import verify
 from tests.support.damages.world import stopped_world
 from tests.support.world import BREAKER, TickingClock, World, make_config, reaches, started, take_turns
 
@@ -104,8 +105,8 @@ def test_a_configured_stream_that_never_sent_anything_sound_is_stopped() -> None
     assert len(world.rows("outcomes", 0)) == 1
 
 
-def test_records_without_a_value_stop_nothing() -> None:
-    """A purge in the source's table writes thousands of them."""
+def test_tombstones_are_counted_and_stop_nothing() -> None:
+    """A purge in the source's table writes thousands of them; they are no dead letters that somebody has to look at."""
     world = World(make_config(**BREAKER))
     world.send(1)
     for _ in range(10):
@@ -115,6 +116,10 @@ def test_records_without_a_value_stop_nothing() -> None:
     world.send(1, first=1)
     take_turns(member, until=lambda: reaches(member, (12, 2)))
     assert len(world.rows("outcomes", 0)) == 2
+    assert not world.rows("dead_letters", 0)
+    report = verify(world.cluster, world.config, rerun=True)
+    assert not report.findings
+    assert report.figures["s0"].example_tombstones == 10
 
 
 def test_a_resume_counts_for_the_next_owner() -> None:

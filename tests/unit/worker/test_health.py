@@ -387,7 +387,7 @@ def test_every_metric_is_published() -> None:
     """By name and meaning, with what a scraper wants to know of the build and the process."""
     observer = Observer(ManualClock(), publishes=True)
     observer.emit(events.Assigned([3]))
-    observer.emit(events.BatchCommitted(3, (1, 1), BatchCounts((1, 1), {"predictions": 5})))
+    observer.emit(events.BatchCommitted(3, (1, 1), BatchCounts((1, 1), (0, 1), {"predictions": 5})))
     with _served(observer) as port:
         _, text = get(port, "/metrics")
         described = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
