@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from stream_app.admin.dead_letters.buried_examples import BuriedExamples
 from stream_app.admin.history import History, Rebuilt, RecordedCommit, Reporter
+from stream_app.admin.influence import Influence, step_through
 from stream_app.admin.progress.reading import since_last_commit
 from stream_app.backends.base import Clock, TopicPartition, Transaction
 from stream_app.backends.following import FollowableCluster
@@ -136,6 +137,7 @@ class _Explanation:
         outcomes: The outcomes of the example so far.
         deleted: The line that says that the published predictions were deleted; empty if they were not.
         erased: The offset of the `erase` mark in the examples topic that names the example; None if there is none.
+        influence: What moved the score; None if the stream has no columns, or begins with the example.
     """
 
     example: Example
@@ -146,6 +148,7 @@ class _Explanation:
     outcomes: Sequence[Outcome]
     deleted: str = ""
     erased: int | None = None
+    influence: Influence | None = None
 
     @property
     def is_same(self) -> bool:
@@ -164,6 +167,7 @@ class _Explanation:
             "again": [asdict(one) for one in self.again],
             "published": [asdict(one) for one in self.published],
             "outcomes": [asdict(one) for one in self.outcomes],
+            "influence": None if self.influence is None else self.influence.to_plain(),
         }
 
     def lines(self) -> Iterator[str]:
@@ -174,11 +178,16 @@ class _Explanation:
             f"{ends.sequence} (examples {ends.examples_start}..{ends.examples_end}, labels {ends.labels_start}"
             f"..{ends.labels_end})"
         )
-        yield "features " + " ".join(f"{value:g}" for value in self.example.features)
+        if self.example.values is None:
+            yield "features " + " ".join(f"{value:g}" for value in self.example.features)
+        elif self.influence is None:
+            yield "values " + " ".join(f"{name}={value!r}" for name, value in self.example.values.items())
         for one in self.again:
             role = "champion" if one.champion else "challenger"
             answer = f"class {one.predicted_class}, score {one.score!r}"
             yield f"{one.learner} ({role}): {answer}, after {one.model_version} updates"
+        if self.influence is not None:
+            yield from self.influence.lines()
         for outcome in self.outcomes:
             yield f"outcome {outcome.outcome}" + ("" if outcome.label is None else f": label {outcome.label}")
         if self.erased is not None:
@@ -215,8 +224,8 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     before, recorded = _around(history, offset, f"{stream} {id_}")
     rebuilt_task = _state_before(history, application, number, before, recorded)
     batch = _batch(application, history, recorded)
-    values = rebuilt_task.step(*batch).topics["predictions"].values
-    predictions = codec.decode_many([value or b"" for value in values], format_of(rebuilt_task.settings))
+    values, influence = step_through(rebuilt_task, *batch, offset, example)
+    predictions = codec.decode_many(values, format_of(rebuilt_task.settings))
     starts = recorded.commit.predictions_start, recorded.commit.outcomes_start
     partitions = TopicPartition(topics.predictions, number), TopicPartition(topics.outcomes, number)
     published, outcomes = (
@@ -233,6 +242,7 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
         [one for one in outcomes if isinstance(one, Outcome)],
         deleted_text(partitions[0], low, starts[0]) if low > starts[0] and not found else "",
         erased,
+        influence,
     )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.join.constants import Counter
 from stream_app.join.stream_join import StreamJoin
+from stream_app.learners.api import Operations
 from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
@@ -18,10 +19,13 @@ from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
 from stream_app.pipeline.window_figures import window_of
-from stream_app.records import NO_LONG, Longs, Metric, Side
+from stream_app.records import ID_WORDS, NO_LONG, Floats, Longs, Metric, Operation, Side
 
 if TYPE_CHECKING:
     from stream_app.learners.api import Learner
+
+State: TypeAlias = Mapping[str, NDArray[np.generic]]
+"""The state of a learner, as its `arrays` returns it."""
 
 Waiting: TypeAlias = dict[int, OriginalRecord]
 """The waiting labels, as they came, by slot of the join."""
@@ -179,6 +183,24 @@ class Stream:
         if not isinstance(learner, OnlineLearner):
             return 0, 0
         return learner.limited_examples, learner.refused_steps
+
+    def scores_of(self, number: int, state: State, rows: Sequence[Floats]) -> list[float]:
+        """Return the scores that a learner in another state gives to examples, each as if it were the next to come.
+
+        Args:
+            number: The learner's number. Its own state does not change.
+            state: The state, as the learner's `arrays` returned it.
+            rows: float32 `[d]`, the features of each example.
+        """
+        learner = self.learners[number]
+        own, ids = learner.arrays(), np.zeros((1, ID_WORDS), np.uint64)
+        operations = Operations(np.array([Operation.PREDICT], np.uint8), np.zeros(1, np.int32), np.full(1, -1, np.int8))
+        scores = []
+        for row in rows:
+            learner.load(state)  # a prediction moves the moments of a scaler
+            scores.append(float(learner.run(operations, row[None].copy(), ids).scores[0]))
+        learner.load(own)
+        return scores
 
     def promote(self, learner: str | None) -> bool:
         """Make a learner the champion; say whether the stream has a learner of this name."""

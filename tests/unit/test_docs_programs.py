@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from tests.support.documents import ROOT, blocks
 
 TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
+COLUMNS = blocks((ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), "python")
 OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")
 
 
@@ -61,6 +62,12 @@ def test_the_learner_of_the_docs_survives_a_crash(tmp_path: Path) -> None:
     (tmp_path / "my_learners.py").write_text(learner, encoding="utf-8")
     (gmean,) = _run(trial, tmp_path)
     assert float(gmean) > 0.9
+
+
+def test_the_program_for_columns_runs(tmp_path: Path) -> None:
+    """It is the first that somebody with a table copies."""
+    [program] = COLUMNS
+    assert _run(program, tmp_path) == ["['payment-1', 'payment-2']"]
 
 
 def test_the_glossary_is_in_order() -> None:

@@ -99,6 +99,10 @@ def verify(
 def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: bool) -> None:
     """Predict a past example again with the state of that moment.
 
+    If its stream has columns, a line for each column says which features its value became, and by how much the
+    champion's score would have been lower without it (with `missing: mean` as a missing value, a number without it as
+    its mean). The examples in the champion's queues that are nearest follow, three of each class.
+
     The exit status is 1 if the bits differ from the published bits or the example became a dead letter, and 3 if the
     state cannot be rebuilt, or if retention has deleted the example or what was published.
 

@@ -16,6 +16,7 @@ from stream_app.pipeline.preparation.tables import (
     counted_categories,
     new_tables,
 )
+from stream_app.records import Floats
 from stream_app.snapshot.format import Arrays, Columns
 from stream_app.snapshot.imported_state import SavedColumns
 
@@ -84,6 +85,31 @@ class Preparation:
                 found[learned.taken[row]] = text.decode(errors="replace")
         yield from (f"{name}={category}" for category in found)
         yield f"{name}: others"
+
+    def spans(self) -> Mapping[str, slice]:
+        """Return where the features of each column are, by its name."""
+        starts = self._tables.columns.starts.tolist()
+        items = zip(starts, self.columns.items(), strict=True)
+        return {name: slice(start, start + column.width) for start, (name, column) in items}
+
+    def removed(self, features: Floats, name: str, mean: Floats) -> Floats:
+        """Return the features of an example without the value of one column.
+
+        Args:
+            features: float32 `[d]`.
+            name: The column. With `missing: mean`, the value is missing; else a category is none, a number its mean.
+            mean: float32 `[d]`, the mean of each feature.
+        """
+        changed, span, column = features.copy(), self.spans()[name], self.columns[name]
+        is_number = column.category is None and column.cyclic is None
+        changed[span] = mean[span] if is_number else 0.0
+        if column.missing is not None:
+            number, learned, end = list(self.columns).index(name), self._tables.learned, span.stop - 1
+            changed[span.start : end] = learned.means[span.start : end]
+            if is_number:
+                changed[span.start] = learned.moments[4 * number + 1]
+            changed[end] = 1.0
+        return changed
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return what was learned, not copied."""

@@ -112,4 +112,6 @@ BY_SEEDS: Mapping[str, Mutant] = {
         "stream_app.pipeline.task:Task._route", argument("stopped_until", 2, "{}"), seed=27),
     "closed-ids-stay": Mutant("an erased id is still known to the join",
         "stream_app.pipeline.erasing:erase", assign("kept", 'np.ones(len(closed["closed_ids"]), np.bool_)'), seed=2),
+    "columns-unrestored": Mutant("a restore forgets what the columns of a stream have learned",
+        "stream_app.pipeline.stream_state:load_stream", condition("preparation", "False"), seed=29),
 }
