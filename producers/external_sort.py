@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 Rows = NDArray[np.void]
 """A structured array `[n]`."""
 
-RUN_BYTES = 1 << 26
-"""Bytes of rows that are held and sorted at a time; sorting needs as much again."""
+RUN_BYTES = 1 << 25
+"""Bytes of rows that are held and sorted at a time; with the copies that sorting needs, 100 MB of memory."""
 
 
 class ExternalSort:
