@@ -202,13 +202,17 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One learner's prediction of an example: `score` is P(class 1), `model_version` the number of updates so far."""
+    """One learner's prediction of an example: `score` orders the examples, `probability` is what the score means.
+
+    `model_version` is the number of updates so far.
+    """
 
     stream: str
     id: str
     learner: str
     champion: bool
     score: float
+    probability: float
     predicted_class: int
     model_version: int
     event_time_ms: int
@@ -218,8 +222,8 @@ class Prediction:
 class Outcome:
     """How an example was closed, or that a record was a duplicate; fields that do not apply are None.
 
-    `learner` and `score` belong to the champion's prediction. `delay_ms` is the label's time minus the example's.
-    The offsets belong to the input records that this outcome settles.
+    `learner`, `score` and `probability` belong to the champion's prediction. `delay_ms` is the label's time minus the
+    example's. The offsets belong to the input records that this outcome settles.
     """
 
     stream: str
@@ -228,6 +232,7 @@ class Outcome:
     label: int | None
     learner: str | None
     score: float | None
+    probability: float | None
     delay_ms: int | None
     example_offset: int | None
     label_offset: int | None
@@ -274,6 +279,7 @@ class Metric:
     champion: bool
     labelled: int
     windows: tuple[MetricWindow, ...]
+    calibration_error: float | None
     positive_size: float
     negative_size: float
     positive_queue: int | None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from struct import pack
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stream_app.config import TaskSettings
 from stream_app.record_columns import OutputRecords
@@ -102,19 +102,23 @@ class SecondOpinion:
                 found = found._replace(updates=record.model_version)
             same("a prediction", found, event)
             same("a score between 0 and 1", 0 <= record.score <= 1, wanted=True)
+            same("a probability between 0 and 1", 0 <= record.probability <= 1, wanted=True)
             self.predictions[event.offset, event.learner] = record
             self._check_envelope(row, event.stream, event.position, record.event_time_ms)
 
     def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[ExpectedOutcome]) -> None:
-        """Compare how each example and repeat ended; the scores are those that were published on arrival."""
+        """Compare how each example and repeat ended; scores and probabilities are those of the arrival."""
         same("outcomes", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):
-            score = None
+            score = probability = None
             if event.learner is not None and event.example_offset is not None:
-                score = self.predictions[event.example_offset, event.learner].score
+                prediction = self.predictions[event.example_offset, event.learner]
+                score, probability = prediction.score, prediction.probability
             found = _decoded(Outcome, row)
             settled = {name: getattr(event, name) for name in OutcomeHandler.FIELDS}
-            same("an outcome", found, Outcome(**settled, score=score, event_time_ms=found.event_time_ms))
+            answers: dict[str, Any] = {"score": score, "probability": probability}
+            expected = Outcome(**settled, **answers, event_time_ms=found.event_time_ms)
+            same("an outcome", found, expected)
             self._check_envelope(row, event.stream, event.position, found.event_time_ms)
 
     def _check_dead(self, got: Sequence[Row], wanted: Sequence[Dead]) -> None:

@@ -3,7 +3,7 @@
 With d features (`limits.max_features` where a stream names none), L learners, S of them with a scaler, P, W and C for
 the bounds on pending, waiting and closed, R records in a batch, B bytes of labels that wait, and Y learners RELAY:
 
-    stream   = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L + 8 Y)  slots: they double, and are free again after a batch
+    stream   = 2 (P + W + R) x (4 d (1 + S) + 142 + 9 L + 8 Y)  slots: they double, and are free again after a batch
              + 2 (C + 1) x 106                              closed; 146 with `corrections` = `correct`
              + 64 (P + W + C + R)                           table of ids: 16 bytes, at most a quarter used
              + B + 300 W + 20,000 + its learners
@@ -12,6 +12,7 @@ the bounds on pending, waiting and closed, R records in a batch, B bytes of labe
              + r (4 d + 108)                                r rows: 2 B for AREBA, B for QBR, W for Sliding,
                                                             2 x replay_per_class for RELAY, else 1
              + 8 (r + 16) x (units of each layer + 64)      scratch
+             + 2,100 + 1,100 x windows                      calibration, sums and histograms
     columns  = 3 (200 k + 400 c + 8 d) + 8 d R              c columns, whose categories have k places with `most`
     snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
 
@@ -34,8 +35,10 @@ _CORRECTION_BYTES = 40
 """With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
 TABLE_BYTES = 64
 """An id's share of the hash table: 16 bytes, of which at least a quarter is used after growing."""
-_SCORE_BYTES = 5
-"""One learner's score and class."""
+_SCORE_BYTES = 9
+"""One learner's score, probability and class."""
+_CALIBRATION_BYTES, _WINDOW_BYTES = 2_100, 1_100
+"""One learner's calibration, and its sums and histograms for each of `metrics.fading_factors`."""
 _ARRIVAL_BYTES = 8
 """When an example came, as RELAY keeps it."""
 _LABEL_BYTES = 300
@@ -107,6 +110,7 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     waiting = join.max_pending_per_stream + join.max_waiting_per_stream
     labels = min(join.max_waiting_per_stream * largest_label_bytes, join.max_waiting_bytes_per_stream)
     own = sum(_learner_bytes(learner, row_bytes) for learner in learners)
+    own += len(learners) * (_CALIBRATION_BYTES + _WINDOW_BYTES * len(settings.metrics.fading_factors))
     snapshot = waiting * slot_bytes + join.max_closed_per_stream * closed_bytes + labels + own
     return (
         2 * (waiting + batch_records) * slot_bytes

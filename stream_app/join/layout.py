@@ -59,7 +59,8 @@ class JoinArrays(NamedTuple):
         waiting_heap: int32, slots of waiting labels, likewise.
         heap_indices: int32, where a slot is in its heap.
         features: float32 `[slots, d]`.
-        scores: float32 `[learners, slots]`, each learner's P(class 1); kept here for learners and evaluation.
+        scores: float32 `[learners, slots]`, each learner's score; kept here for learners and evaluation.
+        probabilities: float32 `[learners, slots]`, what the pipeline made of the scores; kept here for outcomes.
         states: uint8, `FREE_SLOT`, `IS_PENDING` or `IS_WAITING`.
         labels: int8, the class of a waiting label.
         classes: int8 `[learners, slots]`, the class that each learner predicted.
@@ -92,6 +93,7 @@ class JoinArrays(NamedTuple):
     heap_indices: Integers
     features: Floats
     scores: Floats
+    probabilities: Floats
     states: Bytes
     labels: NDArray[np.int8]
     classes: NDArray[np.int8]
@@ -135,6 +137,7 @@ BLOCKS = (
             BlockColumn("heap_indices", np.int32),
             BlockColumn("features", np.float32, elements_field=JoinField.FEATURES),
             BlockColumn("scores", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
+            BlockColumn("probabilities", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
             BlockColumn("states", np.uint8),
             BlockColumn("labels", np.int8),
             BlockColumn("classes", np.int8, elements_field=JoinField.LEARNERS, transposed=True),

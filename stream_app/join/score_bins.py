@@ -21,10 +21,19 @@ WORDS = 2
 
 _HALF = BINS // 2
 
+BIN_CENTRES = np.array(
+    [((0.375, 0.25)[k % 2] + 0.0625) * 2.0 ** -(k // 2) for k in range(_HALF - 1, -1, -1)]
+    + [1.0 - ((0.375, 0.25)[k % 2] + 0.0625) * 2.0 ** -(k // 2) for k in range(_HALF)]
+)
+"""The score in the middle of each bin."""
+
 _NEAREST_HALF = 251
 """The upper ten bits of the float32 numbers from 0.375 up to 0.5: exponent, and first bit of the mantissa."""
 
 _ONE, _MIDDLE, _MANTISSA_BITS = np.float32(1.0), np.float32(0.5), np.uint32(22)
+
+_FRACTION, _PER_FRACTION = np.uint32(2**22 - 1), 2.0**-22
+"""The bits that say where in its bin a number is, and the part of the bin that each of them stands for."""
 
 
 @inlined_without_refcounts
@@ -40,6 +49,22 @@ def score_bin(score: np.float32) -> int:
     if score < _MIDDLE:
         return _HALF - 1 - _distance(score)
     return _HALF + _distance(np.float32(_ONE - score))
+
+
+@inlined_without_refcounts
+def score_place(score: np.float32) -> float:
+    """Return where a score is among the bins: the number of its bin, and how far it is in the bin, from 0 to `BINS`."""
+    if score < _MIDDLE:
+        return _HALF - _way(score)
+    return _HALF + _way(np.float32(_ONE - score))
+
+
+@inlined_without_refcounts
+def _way(near: np.float32) -> float:
+    """Return the way from the middle to a distance to the nearer end, in bins."""
+    bits = np.float32(near).view(np.uint32)
+    halves = _NEAREST_HALF + 1 - int(bits >> _MANTISSA_BITS)
+    return min(halves - (bits & _FRACTION) * _PER_FRACTION, float(_HALF)) if halves > 0 else 0.0
 
 
 def score_bins(scores: Floats) -> NDArray[np.uint8]:

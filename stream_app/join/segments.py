@@ -181,7 +181,7 @@ def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
 
 @inlined_without_refcounts
 def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
-    """Fill `learner` and `score` of the outcomes of one segment, once its learners have answered.
+    """Fill `learner`, `score` and `probability` of the outcomes of one segment, once these are known.
 
     Args:
         join: Address of the stream's descriptor.
@@ -191,12 +191,14 @@ def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
     state = view_of(longs_at(join))
     for row in range(out.bounds[segment, OutputKind.OUTCOMES], out.bounds[segment + 1, OutputKind.OUTCOMES]):
         slot, learner = out.outcome_slots[row], -1
-        score = np.float32(np.nan)
+        score = probability = np.float32(np.nan)
         if slot >= 0:
             learner = state.champions[slot]
             score = state.scores[learner, slot]
+            probability = state.probabilities[learner, slot]
         out.outcomes[row]["learner"] = learner
         out.outcomes[row]["score"] = score
+        out.outcomes[row]["probability"] = probability
 
 
 @inlined_without_refcounts

@@ -263,6 +263,7 @@ def _content(value: bytes | None, wire_format: WireFormat | None) -> dict[str, A
         fields["kind"] = record.kind.name.lower()
     if isinstance(record, Prediction | Outcome) and record.score is not None:
         fields["score"] = _single(record.score)
+        fields["probability"] = _single(record.probability or 0.0)
     if isinstance(record, Example):
         fields["features"] = [_single(feature) for feature in record.features]
         if record.values is None:

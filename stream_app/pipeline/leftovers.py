@@ -40,6 +40,7 @@ class Leftovers(NamedTuple):
         offsets: int64 `[k]`, input offsets of the examples.
         champions: int32 `[k]`, index into `learners`: the champion when the example was predicted.
         scores: float32 `[k]`, the champion's score.
+        probabilities: float32 `[k]`, the champion's probability.
         labels: The waiting labels, as they came.
     """
 
@@ -49,6 +50,7 @@ class Leftovers(NamedTuple):
     offsets: Longs
     champions: Integers
     scores: Floats
+    probabilities: Floats
     labels: Sequence[OriginalRecord]
 
     @property
@@ -81,6 +83,7 @@ class Leftovers(NamedTuple):
             state["offsets"][pending],
             champions,
             state["scores"][champions, pending],
+            state["probabilities"][champions, pending],
             [stream.waiting[slot] for slot in slots(SlotState.WAITING).tolist()],
         )
 
@@ -103,6 +106,7 @@ def close(left: Leftovers, names: _NameNumbers, collector: Collector, position: 
     rows["outcome"] = OutcomeKind.EVICTED
     rows["learner"] = numbers[left.champions]
     rows["score"] = left.scores
+    rows["probability"] = left.probabilities
     rows["example_offset"] = left.offsets
     collector.outcomes(rows)
     for label in left.labels:

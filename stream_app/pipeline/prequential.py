@@ -137,15 +137,15 @@ def factors_of(factors: Sequence[float], prevalence_fading: float) -> NDArray[np
 
 
 @inlined_without_refcounts
-def _power(fading: float, age: int) -> float:
+def power(fading: float, age: int) -> float:
     """Return `fading ** age`, by squaring: the functions of libraries round differently."""
-    power = 1.0
+    result = 1.0
     while age > 0:
         if age % 2 == 1:
-            power *= fading
+            result *= fading
         fading *= fading
         age //= 2
-    return power
+    return result
 
 
 @inlined_without_refcounts
@@ -160,7 +160,7 @@ def _correct(own: Pointer, factors: Factors, ages: Longs, row: int, label: int, 
     if predicted == UNPREDICTED:
         return
     new, old = (0, 2) if label == 1 else (2, 0)
-    weight = _power(factors.fading, ages[row, 0])
+    weight = power(factors.fading, ages[row, 0])
     rest = own[old + 1] - weight
     total = rest if ages[row, 2] > 0 and rest > ROUNDING * weight else 0.0
     right = own[old] - (weight if predicted != label else 0.0)
@@ -171,12 +171,12 @@ def _correct(own: Pointer, factors: Factors, ages: Longs, row: int, label: int, 
     if total == 0.0:
         for column in range(BINS):
             histogram[column] = 0.0
-    weight = _power(factors.fading, ages[row, 1])
+    weight = power(factors.fading, ages[row, 1])
     own[new] += weight if predicted == label else 0.0
     own[new + 1] += weight
     histogram = _histogram(own, label)
     histogram[score_bin] += weight * own[_WEIGHT + label]
-    weight = _power(factors.prevalence_fading, ages[row, 0] + ages[row, 1])
+    weight = power(factors.prevalence_fading, ages[row, 0] + ages[row, 1])
     positives = own[_POSITIVES] + (weight if label == 1 else -weight)
     own[_POSITIVES] = min(max(positives, 0.0), own[_LABELS])
 

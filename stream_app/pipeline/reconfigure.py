@@ -1,9 +1,9 @@
 """The streams of a task under other settings: their state is exported as arrays, adapted, and loaded into new streams.
 
 State that does not depend on learners does not change. A learner of the same name keeps its state or, if a setting that
-shapes the state has changed, starts again from the beginning; it keeps its prequential sums, because examples that it
-predicted before still wait for their labels. A new learner has not predicted these examples: they do not count for it,
-but it learns from them.
+shapes the state has changed, starts again from the beginning; it keeps its prequential sums and calibration, because
+examples that it predicted before still wait for their labels. A new learner has not predicted these examples: they do
+not count for it, but it learns from them.
 
 Under a lower bound, the oldest closed ids and open marks are forgotten at once. Examples and labels in excess are
 closed by the records that follow, since only a record has outputs. `config.changes` has refused all changes that cannot
@@ -103,11 +103,12 @@ def _learner(core: Arrays, new: Stream, number: int, origin: _Origin) -> Columns
 
 
 def _sums(core: Arrays, new: Stream, number: int, origin: _Origin, same_detector: bool) -> Columns:
-    """Return prequential sums and the change monitor's state; another detector starts from the beginning."""
+    """Return sums, calibration and the change monitor's state; another detector starts from the beginning."""
     new.changes[number].begin_after(counter_of(core, Counter.LABELLED))
-    sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
+    own = {**new.prequential[number].arrays(), **new.calibrations[number].arrays()}
+    change = new.changes[number].arrays()
     known = without_prefix(core, f"sums.{origin.number}.")
-    return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
+    return {**own, **change, **{name: array for name, array in known.items() if same_detector or name in own}}
 
 
 def _with_champion(core: Arrays, numbers: Longs) -> Longs:
@@ -125,17 +126,19 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], number
     rows = {name: array for name, array in before.items() if not name.startswith(f"{SEEN}.")}
     rows["features"] = np.reshape(before["features"], (count, new.features))
     rows["champions"] = numbers[before["champions"]].astype(np.int32)
-    scores, classes = np.zeros((count, len(origins)), np.float32), np.full((count, len(origins)), UNPREDICTED, np.int8)
+    answers: Columns = {
+        "scores": np.zeros((count, len(origins)), np.float32),
+        "probabilities": np.zeros((count, len(origins)), np.float32),
+        "classes": np.full((count, len(origins)), UNPREDICTED, np.int8),
+    }
     for number, origin in enumerate(origins):
         if origin.number != _NOWHERE:
-            scores[:, number], classes[:, number] = (
-                before["scores"][:, origin.number],
-                before["classes"][:, origin.number],
-            )
+            for name, column in answers.items():
+                column[:, number] = before[name][:, origin.number]
         if new.learners and SEEN in (arrays := new.learners[number].arrays()):
             blank = np.zeros((count, *arrays[SEEN].shape[1:]), arrays[SEEN].dtype)
             rows[f"{SEEN}.{number}"] = blank if origin.restarts else before[f"{SEEN}.{origin.number}"]
-    return {**rows, "scores": scores, "classes": classes}
+    return {**rows, **answers}
 
 
 def _closed(closed: Arrays, origins: Sequence[_Origin], corrections: Corrections) -> Columns:

@@ -1,6 +1,7 @@
 """One stream of a task: its join, learners, scores and open marks; `stream_set` runs all streams in one call."""
 
 import hashlib
+import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -15,6 +16,7 @@ from stream_app.learners.api import Operations
 from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
+from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
@@ -77,7 +79,7 @@ class TaskResources(NamedTuple):
 
 
 class Stream:
-    """One stream: its join, its learners with their prequential sums and change monitors, and its open marks.
+    """One stream: its join, its learners with their sums, change monitors and calibrations, and its open marks.
 
     Args:
         name: The record key.
@@ -108,6 +110,7 @@ class Stream:
         factors, detector = metrics.fading_factors, metrics.change_detector
         self.prequential = [Prequential(factors, metrics.prevalence_fading_factor) for _ in self.learner_names]
         self.changes = [ChangeMonitor(detector, factors[MAIN_WINDOW]) for _ in self.learner_names]
+        self.calibrations = [Calibration() for _ in self.learner_names]
         self.waiting: Waiting = {}
         self.amended: set[int] = set()
         self.is_new = True
@@ -241,6 +244,7 @@ class Stream:
         counts: Longs,
         report: NDArray[np.float64],
         windows: NDArray[np.float64],
+        calibration_error: float,
         change: DetectedChange,
         event_time_ms: int,
     ) -> Metric:
@@ -251,6 +255,7 @@ class Stream:
             counts: int64 `[10]`, a row of `JoinOutput.reports`.
             report: float64 `[7]`, a row of `Answers.reports`.
             windows: float64 `[w, 8]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
+            calibration_error: Of its probabilities; NaN: not known.
             change: The last change of the learner.
             event_time_ms: The event time of the record that caused the report.
         """
@@ -264,6 +269,7 @@ class Stream:
             champion=number == self.join.champion,
             labelled=labelled,
             windows=tuple(map(window_of, self._task.metrics.fading_factors, windows.tolist())),
+            calibration_error=None if math.isnan(calibration_error) else calibration_error,
             positive_size=float(report[1]),
             negative_size=float(report[2]),
             positive_queue=queues[0],

@@ -25,11 +25,11 @@ from stream_app.pipeline.erasing import erase
 from stream_app.pipeline.leftovers import close
 from stream_app.pipeline.outputs import Collector, DeadLetterRow
 from stream_app.pipeline.preparation.preparation import Preparation
+from stream_app.pipeline.steps.calibrate import calibrate
 from stream_app.pipeline.steps.evaluate import evaluate
 from stream_app.pipeline.steps.join_and_learn import (
     LearnerAnswers,
     answers_of,
-    complete_outcomes,
     join_and_learn,
     keep_answers,
     learn_interpreted,
@@ -43,9 +43,10 @@ from stream_app.serialization.erased_ids import ErasedIds
 from stream_app.serialization.names import NameList
 
 # Columns of the table of learners: the task's number of the learner; the addresses of its descriptor, its prequential
-# sums and its change monitor (0: there is none); whether it is not compiled, so that Python calls it.
-NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED = 0, 1, 2, 3, 4
-LEARNER_COLUMNS = 5
+# sums and its change monitor (0: there is none); whether it is not compiled, so that Python calls it; the address of
+# its calibration.
+NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION = 0, 1, 2, 3, 4, 5
+LEARNER_COLUMNS = 6
 
 
 class _Stretch(NamedTuple):
@@ -201,6 +202,7 @@ class Streams:
             self._learners[number, k, SUMS] = stream.prequential[k].address
             self._learners[number, k, CHANGES] = stream.changes[k].address
             self._learners[number, k, INTERPRETED] = descriptor is None
+            self._learners[number, k, CALIBRATION] = stream.calibrations[k].address
 
     # The steps of a batch -------------------------------------------------------------------------------------------
 
@@ -256,7 +258,7 @@ class Streams:
         collector.erased(erased)
 
     def join_and_learn(self, batch: InputBatch, stretch: _Stretch) -> _Joined:
-        """Carry out the steps join and learn: one compiled call, then the learners that are not compiled."""
+        """Join and learn in one compiled call; let the learners learn that are not compiled; then calibrate."""
         which, segments = stretch
         growing, closings = wanting(segments)
         for segment in growing.tolist():
@@ -266,11 +268,12 @@ class Streams:
         join_and_learn(batch.merged, segments, np.ascontiguousarray(learners[:, :, DESCRIPTOR]), out, answers)
         for segment, k in np.argwhere(learners[:, :, INTERPRETED]).tolist():
             learn_interpreted(self._streams[which[segment]], k, segment, out, answers)
-            complete_outcomes(segments.joins[segment], segment, out)
         if self._settings.join.corrections == "correct":
             keep_answers(segments, out)
             for row, segment in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
                 self._streams[which[segment]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
+        fading = self._settings.metrics.prevalence_fading_factor
+        calibrate(segments, np.ascontiguousarray(learners[:, :, CALIBRATION]), fading, out, answers)
         return _Joined(which, learners, out, answers)
 
     def evaluate(self, result: _Joined, collector: Collector) -> None:
@@ -285,8 +288,9 @@ class Streams:
             time_ms = collector.event_time_ms(position)
             for k in range(len(stream.learner_names)):
                 change = change_of(scores.changes[k, report].tolist())
+                error = float(answers.calibration_errors[k, report])
                 metric = stream.metric(
-                    k, counts, answers.reports[k, report], scores.windows[k, report], change, time_ms
+                    k, counts, answers.reports[k, report], scores.windows[k, report], error, change, time_ms
                 )
                 collector.metric(position, metric)
 

@@ -3,7 +3,7 @@
 Slots, hash tables and heaps depend on where batches were cut, but no result depends on them; they are built again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from stream_app.errors import StateError
 from stream_app.join import constants as join
 from stream_app.pipeline.batch import OriginalRecord, size_of
+from stream_app.pipeline.calibration import Calibration
+from stream_app.pipeline.degradation import ChangeMonitor
+from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
 from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
 _PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
+_ANSWER_COLUMNS = ("scores", "probabilities", "classes")
+"""Of pending examples, one of each learner."""
+
 _WAITING_COLUMNS = ("ids", "times", "arrivals", "offsets", "labels", "revisions")
 _CLOSED_COLUMNS = (
     "closed_ids",
@@ -100,8 +106,9 @@ class StreamState:
             arrays |= named("columns.", self._stream.preparation.arrays())
         for number, learner in enumerate(self._learners):
             arrays |= named(f"learner.{number}.", without_seen(learner))
-        for number, (sums, change) in enumerate(zip(self._stream.prequential, self._stream.changes, strict=True)):
-            arrays |= named(f"sums.{number}.", {**sums.arrays(), **change.arrays()})
+        for number, parts in enumerate(_figures(self._stream)):
+            for part in parts:
+                arrays |= named(f"sums.{number}.", part.arrays())
         return arrays
 
     def pending_arrivals(self) -> Longs:
@@ -113,7 +120,7 @@ class StreamState:
         """Return the rows of these pending examples, with each learner's prediction and scaled features."""
         slots = self._pending[np.searchsorted(self.pending_arrivals(), arrivals)]
         rows: Columns = {name: self._join[name][slots] for name in _PENDING_COLUMNS}
-        rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in ("scores", "classes")}
+        rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in _ANSWER_COLUMNS}
         for number, learner in enumerate(self._learners):
             if SEEN in learner:
                 rows[f"{SEEN}.{number}"] = learner[SEEN][slots]
@@ -162,7 +169,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     state["delays"][core["delays"]] = core["delay_counts"]
     for name in _PENDING_COLUMNS:
         state[name][:pending_rows] = pending[name]
-    for name in ("scores", "classes"):
+    for name in _ANSWER_COLUMNS:
         state[name][:, :pending_rows] = pending[name].T
     for name in _WAITING_COLUMNS:
         state[name][pending_rows : pending_rows + waiting_rows] = waiting[name]
@@ -180,9 +187,14 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         stream.preparation.load(without_prefix(core, "columns."))
     for number, learner in enumerate(stream.learners):
         learner.load(_learner_arrays(learner.arrays(), without_prefix(core, f"learner.{number}."), pending, number))
-    for number, (sums, change) in enumerate(zip(stream.prequential, stream.changes, strict=True)):
-        sums.load(without_prefix(core, f"sums.{number}."))
-        change.load(without_prefix(core, f"sums.{number}."))
+    for number, parts in enumerate(_figures(stream)):
+        for part in parts:
+            part.load(without_prefix(core, f"sums.{number}."))
+
+
+def _figures(stream: Stream) -> Iterator[tuple[Prequential, ChangeMonitor, Calibration]]:
+    """Yield what each learner's figures are computed from."""
+    return zip(stream.prequential, stream.changes, stream.calibrations, strict=True)
 
 
 def without_seen(arrays: Arrays) -> Columns:
@@ -217,7 +229,7 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
         for name in names:
             right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype
             _same(name, columns[name], right)
-    for name, dtype in (("scores", np.float32), ("classes", np.int8)):
+    for name, dtype in zip(_ANSWER_COLUMNS, (np.float32, np.float32, np.int8), strict=True):
         _same(
             name, pending[name], pending[name].shape == (len(pending["ids"]), learners) and pending[name].dtype == dtype
         )

@@ -30,7 +30,7 @@ from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind
 NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
 
-METRIC_BYTES, WINDOW_BYTES = 290, 125
+METRIC_BYTES, WINDOW_BYTES = 299, 125
 """The most bytes of the value of a record of metrics, without its names and windows, and of each of its windows."""
 
 _LETTER_BYTES = 640

@@ -64,7 +64,7 @@ class Context:
 
 
 class ChampionScores:
-    """The scores of champions, until the outcomes that repeat them are compared; by offset of the example."""
+    """Scores and probabilities of champions, by offset of the example, until the outcomes that repeat them came."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -88,14 +88,14 @@ class ChampionScores:
             self._compare(predicted, output)
 
     def _compare(self, predicted: Output[Prediction], outcome: Output[Outcome]) -> None:
-        if predicted.content.score != outcome.content.score:
-            context = self._context
-            where = f"{context.names.predictions}[{context.partition}] offset {predicted.offset}"
-            text = (
-                f"score is {outcome.content.score}, the champion's at {where} is {predicted.content.score} "
-                f"(stream {outcome.content.stream}, id {outcome.content.id})"
-            )
-            context.add(Code.WRONG_SCORE, context.names.outcomes, outcome.offset, text)
+        context = self._context
+        where = f"{context.names.predictions}[{context.partition}] offset {predicted.offset}"
+        for name in ("score", "probability"):
+            found, expected = getattr(outcome.content, name), getattr(predicted.content, name)
+            if found != expected:
+                example = f"(stream {outcome.content.stream}, id {outcome.content.id})"
+                text = f"{name} is {found}, the champion's at {where} is {expected} {example}"
+                context.add(Code.WRONG_SCORE, context.names.outcomes, outcome.offset, text)
 
 
 class PredictionHandler:
@@ -181,8 +181,9 @@ class OutcomeHandler:
         event = expected.event
         self._count(found)
         wrong = [*_differences(event, found.content, self.FIELDS), *_envelope(expected.cause, event.stream, found)]
-        if event.learner is None and found.content.score is not None:
-            wrong.append(f"score is {found.content.score}, must be None")
+        if event.learner is None:
+            answers = {name: getattr(found.content, name) for name in ("score", "probability")}
+            wrong += [f"{name} is {number}, must be None" for name, number in answers.items() if number is not None]
         if wrong:
             text = f"{', '.join(wrong)} (stream {event.stream}, id {event.id})"
             self._context.add(Code.WRONG_OUTCOME, self._topic, found.offset, text)

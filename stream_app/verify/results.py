@@ -33,7 +33,7 @@ class Code(StrEnum):
         UNEXPECTED_DEAD_LETTER: The topic has a dead letter that the reference join does not have.
         MISPLACED_DEAD_LETTER: A dead letter is in another place of the order.
         WRONG_DEAD_LETTER: A dead letter has another reason, value or header than its record demands.
-        WRONG_SCORE: An outcome has another score than the champion's prediction.
+        WRONG_SCORE: An outcome has another score or probability than the champion's prediction.
         WRONG_TOTALS: The records of a stream do not add up.
         WRONG_RECORD_COUNT: The topics have more or fewer records than the commit records say.
         SENT_BACK_TWICE: A dead letter was sent back to its input twice, or two records say that it was sent back.

@@ -211,6 +211,7 @@ class StateWatch:
                 (metrics.SPECIFICITY, window.specificity),
                 (metrics.PRECISION, window.precision),
                 (metrics.ROC_AUC, window.roc_auc),
+                (metrics.CALIBRATION_ERROR, stream.calibrations[number].error),
                 (metrics.GMEAN, window.gmean),
             ):
                 if score is not None:

@@ -79,13 +79,17 @@ def _metrics(world: World) -> list[Metric]:
 
 def _shown(page: "Page") -> dict[str, list[str]]:
     rows = page.locator("#learners tbody tr").all()
-    return {str(row.get_attribute("data-learner")): row.locator("td").all_inner_texts()[1:7] for row in rows}
+    return {str(row.get_attribute("data-learner")): row.locator("td").all_inner_texts()[1:8] for row in rows}
 
 
 def _expected(world: World) -> dict[str, list[str]]:
     newest: dict[str, Any] = {metric.learner: metric for metric in _metrics(world)}
     return {
-        name: [*(f"{getattr(main, figure):.3f}" for figure in FIGURES), str(metric.changes)]
+        name: [
+            *(f"{getattr(main, figure):.3f}" for figure in FIGURES),
+            f"{metric.calibration_error:.3f}",
+            str(metric.changes),
+        ]
         for name, metric in newest.items()
         for main in (metric.main_window,)
     }

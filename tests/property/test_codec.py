@@ -55,9 +55,8 @@ METRICS = st.builds(
 EXAMPLES = st.builds(Example, TEXTS, TEXTS, st.lists(FLOATS, max_size=12).map(tuple))
 LABELS = st.builds(Label, TEXTS, TEXTS, INTS, INTS)
 MARKS = st.builds(Mark, TEXTS, st.sampled_from(MarkKind), st.none() | LONGS, st.none() | TEXTS)
-PREDICTIONS = st.builds(
-    Prediction, NAMES, NAMES, TEXTS, st.booleans(), st.floats(0, 1, width=32), st.integers(0, 1), LONGS, LONGS
-)
+SHARES = st.floats(0, 1, width=32)
+PREDICTIONS = st.builds(Prediction, NAMES, NAMES, TEXTS, st.booleans(), SHARES, SHARES, st.integers(0, 1), LONGS, LONGS)
 OUTCOMES = st.builds(
     Outcome,
     NAMES,
@@ -65,7 +64,8 @@ OUTCOMES = st.builds(
     st.sampled_from([kind.name.lower() for kind in OutcomeKind]),
     st.none() | st.integers(0, 1),
     st.none() | TEXTS,
-    st.none() | st.floats(0, 1, width=32),
+    st.none() | SHARES,
+    st.none() | SHARES,
     st.none() | LONGS,
     st.none() | LONGS,
     st.none() | LONGS,

@@ -155,7 +155,7 @@ function learnerRow({ metric, colour }) {
     return holding("td", bar);
   };
   const [main] = metric.windows;
-  const made = row(name, share(main.gmean), share(main.recall), share(main.specificity), share(main.precision), share(main.roc_auc), count(metric.changes),
+  const made = row(name, share(main.gmean), share(main.recall), share(main.specificity), share(main.precision), share(main.roc_auc), share(metric.calibration_error), count(metric.changes),
     queue(metric.positive_queue, metric.positive_capacity), queue(metric.negative_queue, metric.negative_capacity));
   made.dataset.learner = metric.learner;
   return made;

@@ -1,4 +1,4 @@
-"""Join, learn and complete the outcomes: one compiled call over the streams in turn.
+"""Join and learn: one compiled call over the streams in turn.
 
 Streams never meet, but a call per step and stream would cost a hundred times the work on a record. So the call knows
 each stream and each learner by the address of its descriptor, and finishes one stream, while its state is in the CPU's
@@ -31,24 +31,30 @@ class LearnerAnswers(NamedTuple):
 
     Attributes:
         scores: float32 `[n, m]`.
+        probabilities: float32 `[n, m]`, filled by `calibrate` at `Operation.PREDICT`.
         classes: int8 `[n, m]`.
         versions: int64 `[n, m]`.
         reports: float64 `[n, reports, REPORT_WIDTH]`.
+        calibration_errors: float64 `[n, reports]`, filled by `calibrate`; NaN: not known.
     """
 
     scores: Floats
+    probabilities: Floats
     classes: NDArray[np.int8]
     versions: Longs
     reports: NDArray[np.float64]
+    calibration_errors: NDArray[np.float64]
 
 
 def answers_of(learners: int, operations: int, reports: int) -> LearnerAnswers:
     """Allocate the answers; only reports need be zero."""
     return LearnerAnswers(
         scores=np.empty((learners, operations), np.float32),
+        probabilities=np.empty((learners, operations), np.float32),
         classes=np.empty((learners, operations), np.int8),
         versions=np.empty((learners, operations), np.int64),
         reports=np.zeros((learners, reports, REPORT_WIDTH)),
+        calibration_errors=np.full((learners, reports), np.nan),
     )
 
 
@@ -56,7 +62,7 @@ def answers_of(learners: int, operations: int, reports: int) -> LearnerAnswers:
 def join_and_learn(
     batch: JoinInput, segments: Segments, learners: Longs, out: JoinOutput, answers: LearnerAnswers
 ) -> None:
-    """Join each segment, let its compiled learners answer, and put the champion's answers beside its outcomes.
+    """Join each segment, and let its compiled learners answer.
 
     Args:
         batch: The batch.
@@ -98,11 +104,10 @@ def join_and_learn(
                 following = learners[segment + 1, k] if segment + 1 < count else 0
                 report = out.bounds[segment, OutputKind.REPORTS]
                 loop.run_segment(longs_at(learners[segment, k]), buffers, begin, end, report, True, following)
-        join.complete_outcomes(segments.joins[segment], segment, out)
 
 
 def learn_interpreted(stream: Stream, number: int, segment: int, out: JoinOutput, answers: LearnerAnswers) -> None:
-    """Let a learner that is not compiled answer for one segment; `complete_outcomes` must follow.
+    """Let a learner that is not compiled answer for one segment.
 
     Args:
         stream: The stream of the segment.
@@ -127,12 +132,6 @@ def learn_interpreted(stream: Stream, number: int, segment: int, out: JoinOutput
     kept_classes[operations.slots[predicted]] = classes[predicted]
     scores[learned] = kept_scores[operations.slots[learned]]
     classes[learned] = kept_classes[operations.slots[learned]]
-
-
-@compiled_without_refcounts
-def complete_outcomes(join_address: int, segment: int, out: JoinOutput) -> None:
-    """Put the champion's answers beside the outcomes of one segment, from Python; see `join.segments`."""
-    join.complete_outcomes(join_address, segment, out)
 
 
 @compiled_without_refcounts

@@ -104,6 +104,7 @@ def _put_predictions(
             cells["learner"] = owners.numbers[segment, learner]
             cells["champion"] = learner == champion
             cells["score"] = answers.scores[learner, k]
+            cells["probability"] = answers.probabilities[learner, k]
             cells["predicted_class"] = answers.classes[learner, k]
             cells["model_version"] = answers.versions[learner, k]
             row += 1

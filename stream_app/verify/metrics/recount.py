@@ -26,7 +26,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from stream_app.config import MetricSettings
 from stream_app.records import Metric, MetricWindow, Outcome, Prediction
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
-from stream_app.verify.metrics.windows import Ages, Answer, WindowSums, answer_of
+from stream_app.verify.metrics.windows import Ages, Answer, CalibrationSums, WindowSums, answer_of
 from stream_app.verify.output_checks import Output
 
 _MAX_OPEN_EXAMPLES = 500_000
@@ -106,6 +106,7 @@ class _Learner:
     """
 
     windows: Sequence[WindowSums]
+    calibration: CalibrationSums
     labelled: int = 0
     since: deque[tuple[int, Answer] | _Move] | None = field(default_factory=deque)
     coming: int = 0
@@ -121,6 +122,7 @@ class _Learner:
                 continue
             self.labelled += 1
             self.coming -= 1
+            self.calibration.count(*event)
             for window in self.windows:
                 window.count(*event)
         return True
@@ -135,6 +137,7 @@ class _Learner:
         return True
 
     def _move(self, move: _Move) -> None:
+        self.calibration.move(*move)
         for window in self.windows:
             window.move(*move)
 
@@ -200,17 +203,17 @@ class Recount:
         if not learner.count_to(metric.labelled):
             self.unknown += 1
             return None
-        fault = "; ".join(_differences(metric, learner.windows)) or None
+        fault = "; ".join(_differences(metric, learner)) or None
         while fault and self._one_more(metric.stream, learner):
-            fault = "; ".join(_differences(metric, learner.windows)) or None
+            fault = "; ".join(_differences(metric, learner)) or None
         return fault
 
     def _learner(self, stream: _Stream, name: str) -> _Learner:
         """Return a learner; if it is new and the stream already has labels, it cannot be counted again."""
         if name not in stream.learners:
-            stream.learners[name] = _Learner(
-                [WindowSums.of(fading, self._settings) for fading in self._settings.fading_factors]
-            )
+            settings = self._settings
+            windows = [WindowSums.of(fading, settings) for fading in settings.fading_factors]
+            stream.learners[name] = _Learner(windows, CalibrationSums(settings.prevalence_fading_factor))
             if stream.labelled:
                 stream.learners[name].since = None
         return stream.learners[name]
@@ -303,7 +306,8 @@ def _offset(offset: int | None) -> int:
     return -1 if offset is None else offset
 
 
-def _differences(metric: Metric, windows: Sequence[WindowSums]) -> Iterator[str]:
+def _differences(metric: Metric, learner: _Learner) -> Iterator[str]:
+    windows = learner.windows
     factors, own = [window.fading_factor for window in metric.windows], [sums.fading for sums in windows]
     if factors != own:
         yield f"the fading factors are {factors}, those of the configuration {own}"
@@ -315,3 +319,6 @@ def _differences(metric: Metric, windows: Sequence[WindowSums]) -> Iterator[str]
             if value != counted:
                 where = f"{each.name} with the fading factor {window.fading_factor:g}"
                 yield f"{where} is {value}, predictions and labels give {counted}"
+    error = learner.calibration.error()
+    if metric.calibration_error != error:
+        yield f"calibration_error is {metric.calibration_error}, predictions and labels give {error}"

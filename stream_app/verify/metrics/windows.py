@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from typing import NamedTuple
 
 from stream_app.config import MetricSettings
@@ -15,15 +14,19 @@ _ROUNDING = 1e-12
 _BINS = 64
 """Half octaves of the distance of a score to the nearer of 0 and 1, half of them for each end."""
 
+_GROUPS = 15
+"""Groups of about equal size, of neighbouring bins, over which the calibration error is the mean."""
+
 _MAX_WEIGHT, _LEAST_COUNT = 2.0**32, 1e-30
 """When a histogram is divided by the weight of its newest label, and what is then left out."""
 
 
 class Answer(NamedTuple):
-    """What a learner had predicted: the class, and the bin of the score."""
+    """What a learner had predicted: the class, the bin of the score, and the probability."""
 
     predicted_class: int
     score_bin: int
+    probability: float
 
 
 class Ages(NamedTuple):
@@ -34,18 +37,14 @@ class Ages(NamedTuple):
     left: int
 
 
-@lru_cache(maxsize=256)
-def _answer(predicted_class: int, score_bin: int) -> Answer:
-    return Answer(predicted_class, score_bin)
-
-
 def answer_of(prediction: Prediction) -> Answer:
-    """Return what a prediction says; equal answers are one object, since many are kept."""
+    """Return what a prediction says."""
     low = prediction.score < 0.5
     mantissa, exponent = math.frexp(prediction.score if low else 1.0 - prediction.score)
     octaves = -2 * (exponent + 1) + (mantissa < 0.75) if mantissa else _BINS
     distance = min(max(octaves, 0), _BINS // 2 - 1)
-    return _answer(prediction.predicted_class, _BINS // 2 - 1 - distance if low else _BINS // 2 + distance)
+    score_bin = _BINS // 2 - 1 - distance if low else _BINS // 2 + distance
+    return Answer(prediction.predicted_class, score_bin, prediction.probability)
 
 
 def _faded(fading: float, age: int) -> float:
@@ -147,6 +146,52 @@ class WindowSums:
             _average_precision(positive.histogram, negative.histogram, prevalence),
         )
         return _window(self.fading, figures, sums)
+
+
+@dataclass(slots=True)
+class CalibrationSums:
+    """What the calibration error of a learner is computed from: counts by class and bin, and sums of probabilities."""
+
+    fading: float
+    weight: float = 1.0
+    counts: tuple[list[float], list[float]] = field(default_factory=lambda: ([0.0] * _BINS, [0.0] * _BINS))
+    promised: list[float] = field(default_factory=lambda: [0.0] * _BINS)
+
+    def count(self, label: int, answer: Answer) -> None:
+        """Add a label."""
+        self.weight /= self.fading
+        if self.weight > _MAX_WEIGHT:
+            for numbers in (*self.counts, self.promised):
+                shares = [number / self.weight for number in numbers]
+                numbers[:] = [share if share > _LEAST_COUNT else 0.0 for share in shares]
+            self.weight = 1.0
+        self.counts[label][answer.score_bin] += self.weight
+        self.promised[answer.score_bin] += self.weight * answer.probability
+
+    def move(self, label: int, answer: Answer, ages: Ages) -> None:
+        """Move a corrected example to this class."""
+        weight = self.weight * _faded(self.fading, ages.old + ages.new)
+        old, new = self.counts[1 - label], self.counts[label]
+        old[answer.score_bin] = max(old[answer.score_bin] - weight, 0.0)
+        new[answer.score_bin] += weight
+
+    def error(self) -> float | None:
+        """Return the expected calibration error; None before the first label."""
+        zeros, ones = self.counts
+        total = 0.0
+        for zero, one in zip(zeros, ones, strict=True):
+            total += zero + one
+        if not total:
+            return None
+        error = gap = passed = 0.0
+        group = 1.0
+        for zero, one, promised in zip(zeros, ones, self.promised, strict=True):
+            gap += promised - one
+            passed += zero + one
+            if passed * _GROUPS >= group * total:
+                error, gap = error + abs(gap), 0.0
+                group = math.floor(passed * _GROUPS / total) + 1.0
+        return (error + abs(gap)) / total
 
 
 def _window(fading: float, figures: Sequence[float | None], sums: Sequence[float]) -> MetricWindow:

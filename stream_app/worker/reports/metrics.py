@@ -352,6 +352,13 @@ ROC_AUC = MetricDeclaration(
     "Area below the ROC curve of a learner's score, in the main window.",
     ("task", "stream", "learner"),
 )
+CALIBRATION_ERROR = MetricDeclaration(
+    "areba_calibration_error_ratio",
+    MetricKind.GAUGE,
+    Unit.RATIO,
+    "Expected calibration error of a learner's probabilities; none until the first label.",
+    ("task", "stream", "learner"),
+)
 LIMITED_EXAMPLES = MetricDeclaration(
     "areba_limited_examples",
     MetricKind.GAUGE,

@@ -177,7 +177,18 @@ def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: s
     [(outcome, _)] = story.outcomes[case]
     [(one, first, _), (cause, second, _)] = story.sent[case]
     offsets = (first, second) if one.side is EXAMPLES else (second, first)
-    expected = (case, "a", "joined", 1, prediction.learner, prediction.score, delay_ms, *offsets, cause.time_ms)
+    expected = (
+        case,
+        "a",
+        "joined",
+        1,
+        prediction.learner,
+        prediction.score,
+        prediction.probability,
+        delay_ms,
+        *offsets,
+        cause.time_ms,
+    )
     assert tuple(getattr(outcome, name) for name in Outcome.__slots__) == expected
 
 

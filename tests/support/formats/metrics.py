@@ -49,6 +49,7 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
             ),
             MetricWindow(1.0, 0.25, 0.35, 0.45, 0.05, 0.15, 0.16, 0.17, 0.18, 0.19, 11.0, 12.0, 13.0, 14.0),
         ),
+        calibration_error=0.0321,
         positive_size=0.1,
         negative_size=0.9,
         positive_queue=5,

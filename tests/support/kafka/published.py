@@ -10,7 +10,15 @@ from stream_app.records import Outcome, Prediction
 from stream_app.serialization import codec
 
 ABORTED = Prediction(
-    "pumps", "aborted", "areba", champion=True, score=0.5, predicted_class=0, model_version=0, event_time_ms=1
+    "pumps",
+    "aborted",
+    "areba",
+    champion=True,
+    score=0.5,
+    probability=0.25,
+    predicted_class=0,
+    model_version=0,
+    event_time_ms=1,
 )
 
 PREDICTIONS = tuple(
@@ -20,13 +28,14 @@ PREDICTIONS = tuple(
         "areba",
         champion=True,
         score=0.25 * number,
+        probability=0.125 * number,
         predicted_class=0,
         model_version=number,
         event_time_ms=1_767_225_600_000,
     )
     for number in range(3)
 )
-OUTCOME = Outcome("pumps", "pump-0", "joined", 0, "areba", 0.0, 1_000, 0, 0, 1_767_225_600_000)
+OUTCOME = Outcome("pumps", "pump-0", "joined", 0, "areba", 0.0, 0.0, 1_000, 0, 0, 1_767_225_600_000)
 
 _FOREVER = {"retention.ms": "-1"}
 _TIME_MS = 1_767_225_600_000

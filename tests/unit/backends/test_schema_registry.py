@@ -92,7 +92,7 @@ def test_bytes_of_confluents_serializer() -> None:
     decoded = decode([value], Side.EXAMPLES, DecodeLimits(wire_format=wire_format))
     assert decoded.reasons.tolist() == [0]
     assert decoded.features.tolist() == [0.5, 2.0]
-    prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7, 1_767_225_600_000)
+    prediction = Prediction("pumps", "1", "areba", True, 0.5, 0.125, 1, 7, 1_767_225_600_000)
     published = codec.encode(prediction, wire_format)
     context = serialization.SerializationContext(TOPICS.predictions, serialization.MessageField.VALUE)
     fields = avro.AvroDeserializer(client)(published, context)
@@ -228,7 +228,7 @@ def test_the_snippet_of_the_docs(server: tuple[Registry, str]) -> None:
     *_, snippet = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
     names: dict[str, Any] = {}
     exec(snippet.replace("http://127.0.0.1:8081", url), names)  # noqa: S102  (the docs' own text)
-    prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7, 1_767_225_600_000)
+    prediction = Prediction("pumps", "1", "areba", True, 0.5, 0.125, 1, 7, 1_767_225_600_000)
     assert names["decode"](codec.encode(prediction, confluent({"prediction.v1": (schema_id,)}))) == prediction
 
 

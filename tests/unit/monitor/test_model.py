@@ -15,11 +15,11 @@ START_S = 100.0
 
 
 def _joined(stream: str = "fraud", kind: str = "joined") -> Outcome:
-    return Outcome(stream, "1", kind, 1, "areba", 0.5, 10, 0, 0, 1)
+    return Outcome(stream, "1", kind, 1, "areba", 0.5, 0.1, 10, 0, 0, 1)
 
 
 def _prediction(stream: str, event_time_ms: int) -> Prediction:
-    return Prediction(stream, "1", "areba", True, 0.5, 1, 0, event_time_ms)
+    return Prediction(stream, "1", "areba", True, 0.5, 0.1, 1, 0, event_time_ms)
 
 
 def _commit(examples_end: int, **stops: str) -> Commit:

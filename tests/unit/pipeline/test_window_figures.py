@@ -105,7 +105,7 @@ def test_bins_are_half_octaves_from_both_ends() -> None:
     assert sorted(set(bins.tolist())) == list(range(BINS))
     assert (np.diff(bins[np.argsort(scores)].astype(int)) >= 0).all()
     for score, found in zip(scores.tolist(), bins.tolist(), strict=True):
-        prediction = Prediction("s", "a", "l", True, score, int(score > 0.5), 0, 0)
+        prediction = Prediction("s", "a", "l", True, score, score, int(score > 0.5), 0, 0)
         assert answer_of(prediction).score_bin == found
 
 

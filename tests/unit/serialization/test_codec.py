@@ -279,7 +279,7 @@ ONE = np.ones((1, 1), np.float32)
         (lambda: encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
         (lambda: encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
         (lambda: codec.encode_unchecked(Label("s", "i", 2**31)), "Label cannot be written: int range"),
-        (lambda: codec.encode(Outcome("s", "i", "lost", None, None, None, None, None, None, 0)), "lost"),
+        (lambda: codec.encode(Outcome("s", "i", "lost", None, None, None, None, None, None, None, 0)), "lost"),
         (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0)), "length 5"),
     ],
 )
@@ -290,17 +290,17 @@ def test_a_record_that_no_schema_allows_is_an_error(call: Callable[[], object], 
 
 
 PREDICTIONS = [
-    Prediction("fraud", "i", "areba", True, 0.5, 1, 0, 0),
-    Prediction("forêt", "é" * 32, "baseline", False, 0.25, 0, 2**63 - 1, -1),
-    Prediction("fraud", "x" * 64, "baseline", False, 1.0, 1, 8191, 2**63 - 1),
+    Prediction("fraud", "i", "areba", True, 0.5, 0.0625, 1, 0, 0),
+    Prediction("forêt", "é" * 32, "baseline", False, 0.25, 0.0, 0, 2**63 - 1, -1),
+    Prediction("fraud", "x" * 64, "baseline", False, 1.0, 0.75, 1, 8191, 2**63 - 1),
 ]
 
 OUTCOMES = [
-    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 5000, 12, 2**40, 1_767_225_600_000),
-    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, None, 7, None, 1),
-    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, -5, None, 0, 2**63 - 1),
-    Outcome("forêt", "j", "evicted", None, None, None, None, None, None, -(2**63)),
-    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0, None, 2**63 - 1, 64),
+    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 0.0625, 5000, 12, 2**40, 1_767_225_600_000),
+    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, 0.125, None, 7, None, 1),
+    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, None, -5, None, 0, 2**63 - 1),
+    Outcome("forêt", "j", "evicted", None, None, None, None, None, None, None, -(2**63)),
+    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0.5, 0, None, 2**63 - 1, 64),
 ]
 
 
@@ -329,6 +329,7 @@ METRIC = Metric(
     True,
     9,
     (window(0.99, **FIGURES, positive_total=2), window(1, **FIGURES, negative_total=8)),
+    0.007,
     0.1,
     0.9,
     10,
@@ -357,7 +358,7 @@ METRIC = Metric(
 def test_metric_nulls() -> None:
     """Before both classes were seen there is no recall; a zero would draw a wrong line on a dashboard."""
     names = (
-        *("delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
+        *("calibration_error", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
         *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),
     )
     nulls: dict[str, Any] = dict.fromkeys(names)

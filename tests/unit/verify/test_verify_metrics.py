@@ -86,11 +86,11 @@ def test_metrics_before_or_after_a_correction(
     A correction of a label that waits, under the id of an example that the join has forgotten, changes no metric.
     """
     outcomes = [
-        Outcome("s", "a", "joined", 1, "one", 0.25, 0, 0, 0, 0),
-        Outcome("s", "b", "joined", 0, "one", 0.25, 0, 1, 1, 0),
-        Outcome("s", "a", "correction", 0, None, None, None, None, 2, 0),
+        Outcome("s", "a", "joined", 1, "one", 0.25, 0.25, 0, 0, 0, 0),
+        Outcome("s", "b", "joined", 0, "one", 0.25, 0.25, 0, 1, 1, 0),
+        Outcome("s", "a", "correction", 0, None, None, None, None, None, 2, 0),
     ]
-    predictions = [Prediction("s", name, "one", True, 0.25, 0, 0, 0) for name in "ab"]
+    predictions = [Prediction("s", name, "one", True, 0.25, 0.25, 0, 0, 0) for name in "ab"]
     asked = [Output(offset, b"s", prediction) for offset, prediction in enumerate(predictions)]
     settled = [Output(offset, b"s", outcome) for offset, outcome in enumerate(outcomes)]
     metric = replace(
@@ -98,6 +98,7 @@ def test_metrics_before_or_after_a_correction(
         stream="s",
         learner="one",
         labelled=2,
+        calibration_error=0.25,
         windows=(
             replace(
                 window(0.99, positive_total=positive, negative_correct=negatives, negative_total=negatives),
@@ -205,14 +206,17 @@ def test_a_change_out_of_nowhere(log: Log) -> None:
 
 def test_a_learner_that_came_back() -> None:
     """A mark publishes the metrics of a learner that was removed and added again before the next label."""
-    predictions = [Prediction("s", name, "one", True, 0.25, 0, 0, 0) for name in "ab"]
-    outcomes = [Outcome("s", name, "joined", label, "one", 0.25, 0, label, label, 0) for label, name in enumerate("ab")]
+    predictions = [Prediction("s", name, "one", True, 0.25, 0.25, 0, 0, 0) for name in "ab"]
+    outcomes = [
+        Outcome("s", name, "joined", label, "one", 0.25, 0.25, 0, label, label, 0) for label, name in enumerate("ab")
+    ]
     asked = [Output(offset, b"s", prediction) for offset, prediction in enumerate(predictions)]
     settled = [Output(offset, b"s", outcome) for offset, outcome in enumerate(outcomes)]
     again = replace(_changed(0), stream="s", learner="one", labelled=2, updates=0)
     first = replace(
         again,
         updates=2,
+        calibration_error=0.25,
         windows=(window(0.99, **BOTH_CLASSES, positive_total=1.0, negative_correct=1.0, negative_total=1.0),),
     )
     recount = Recount(MetricSettings(prevalence_fading_factor=1.0), asked, settled, {}, FigureRestarts())

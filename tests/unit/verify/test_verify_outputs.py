@@ -152,7 +152,7 @@ def test_a_duplicate_that_is_none(log: Log) -> None:
         log, TOPICS.outcomes, lambda record: record.id == "sine-9" and record.outcome == "unlabelled"
     )
     assert isinstance(outcome, Outcome)
-    put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate", learner=None, score=None))
+    put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate", learner=None, score=None, probability=None))
     found = places(findings(log))
     assert (Code.WRONG_OUTCOME, TOPICS.outcomes, offset) in found
     assert (Code.MISSING_PREDICTION, TOPICS.examples, outcome.example_offset) in found

@@ -121,6 +121,7 @@ def test_metrics_equal_the_records_in_the_topics() -> None:
     at = {"stream": "s0", "learner": published.learner}
     for name in ("gmean", "recall", "specificity", "precision", "roc_auc"):
         assert _of(samples, f"areba_{name}_ratio", **at) == getattr(published.main_window, name)
+    assert _of(samples, "areba_calibration_error_ratio", **at) == published.calibration_error
     assert _of(samples, "areba_changes", **at) == published.changes
     assert _of(samples, "areba_champion", stream="s0") == 1
 
