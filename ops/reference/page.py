@@ -80,8 +80,8 @@ def page() -> str:
         "## Dead-letter reasons\n",
         (
             "The header `areba.reason` of a dead letter. The breaker stops a stream after too many records with a "
-            "reason that is marked here: the record alone is the cause. A tombstone, which is a record without a value, "
-            "is no dead letter.\n"
+            "reason that is marked here: the record alone is the cause. A tombstone, a record without a value, is no "
+            "dead letter.\n"
         ),
         *reasons_section(),
         "## Topics\n",

@@ -1,9 +1,12 @@
 """Logging, and errors as lines with an exit status, for every command of this project."""
 
+import contextlib
 import io
 import logging
 import os
 import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 import click
 
@@ -43,27 +46,48 @@ def log_as_json() -> None:
 
 
 def run_command(command: click.Command) -> None:
-    """Run a command on the arguments of this process, and exit.
+    """Run a command on the arguments of this process, and exit; errors are reported as by `exit_status_of`.
 
-    An `ArebaError` becomes its lines on standard error and its exit status. A file that cannot be read or written
-    becomes one line and exit status 2; the traceback is logged at level `DEBUG`. So does a missing package of an extra.
     A character that the encoding of standard output lacks is written as an escape: a name must not end a command.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    sys.exit(exit_status_of(command))
+
+
+def exit_status_of(call: Callable[[], None]) -> int:
+    """Make a call, report its error on standard error, and return the exit status.
+
+    An `ArebaError` becomes its lines and its exit status. A file that cannot be read or written becomes one line and
+    exit status 2; the traceback is logged at level `DEBUG`. So does a missing package of an extra.
+    """
     try:
-        command()
+        call()
     except ArebaError as error:
         for line in error.lines:
             say(line, err=True)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:
             raise
         say(f"areba: this needs the package {package}: pip install 'areba[{_EXTRAS[package]}]'", err=True)
-        sys.exit(ConfigurationError.exit_code)
+        return ConfigurationError.exit_code
     except OSError as error:
         logging.getLogger("areba").debug("traceback of the error:", exc_info=True)
         say(f"{error.filename or 'areba'}: {error.strerror or error}", err=True)
-        sys.exit(ConfigurationError.exit_code)
+        return ConfigurationError.exit_code
+    return 0
+
+
+def end_process(status: int) -> NoReturn:
+    """End the process at once with this exit status, after its output is written.
+
+    Threads of Kafka's clients may still be in a call, or be about to call Python. If the interpreter took away what
+    they use, as it does at a usual end, they would crash the process.
+    """
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe
+            stream.flush()
+    os._exit(status)

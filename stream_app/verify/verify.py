@@ -133,11 +133,20 @@ class Report:
         }
 
     def tables(self) -> Iterator[Table]:
-        """Yield a table for each of the equations that account for all records; it has a row for each stream."""
+        """Yield a table for each of the equations that account for all records; it has a row for each stream.
+
+        Few applications have tombstones, so their column is left out where it has only zeros.
+        """
+        rows = sorted(self.figures.items())
         for equation in EQUATIONS:
-            table = simple_table("", ("stream", *equation))
-            for stream, figures in sorted(self.figures.items()):
-                table.add_row(stream, *(f"{figures.count(column):,}" for column in equation.values()))
+            shown = {
+                heading: column
+                for heading, column in equation.items()
+                if "tombstones" not in column or any(figures.count(column) for _, figures in rows)
+            }
+            table = simple_table("", ("stream", *shown))
+            for stream, figures in rows:
+                table.add_row(stream, *(f"{figures.count(column):,}" for column in shown.values()))
             yield table
 
     def dead_letter_lines(self) -> Iterator[str]:

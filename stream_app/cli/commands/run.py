@@ -1,5 +1,6 @@
 """`areba run`."""
 
+import faulthandler
 import logging
 import os
 import signal
@@ -12,7 +13,7 @@ import click
 
 from stream_app import __version__, log_lines
 from stream_app.cli.commands.options import CONFIG_OPTION
-from stream_app.cli.process import log_as_json
+from stream_app.cli.process import end_process, exit_status_of, log_as_json
 from stream_app.cli.restart import ProcessRestarts, restart_process
 from stream_app.config import load
 from stream_app.errors import ConfigurationError, RestartNeededError
@@ -35,6 +36,13 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
       areba run -c my.yaml
       AREBA__APPLICATION__INSTANCE=worker-2 areba run -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    faulthandler.enable()
+    end_process(exit_status_of(lambda: _run(path, restarted_at, outage_at, was_fenced=was_fenced, adopts=adopts)))
+
+
+def _run(
+    path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], *, was_fenced: bool, adopts: bool
+) -> None:
     from stream_app.cli.start import run_worker  # noqa: PLC0415  (Numba takes a second; --help should not)
 
     config = load(path, os.environ)

@@ -9,12 +9,14 @@ import pytest
 from stream_app.admin.models import Application
 from stream_app.admin.saved_models import export_models
 from stream_app.cli import clients, main
+from stream_app.cli.commands import run
 from stream_app.config import Config
 
 
 def _ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Run a command that ends with status 2, and return the one line that it prints."""
     monkeypatch.setattr(sys, "argv", ["areba", *arguments])
+    monkeypatch.setattr(run, "end_process", sys.exit)
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 2
