@@ -4,6 +4,7 @@ import faulthandler
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
       areba run -c my.yaml
       AREBA__APPLICATION__INSTANCE=worker-2 areba run -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    faulthandler.enable()
+    faulthandler.enable(sys.__stderr__ or sys.stderr)
     end_process(exit_status_of(lambda: _run(path, restarted_at, outage_at, was_fenced=was_fenced, adopts=adopts)))
 
 
