@@ -31,7 +31,7 @@ from stream_app.producers.files.describe import configuration, describe
 from stream_app.producers.files.source import Reading
 from stream_app.producers.label_delay import FORMS
 from stream_app.producers.manifest import Manifest
-from stream_app.producers.plan import Plan, input_topics
+from stream_app.producers.plan import Plan
 from stream_app.producers.reading_bar import reading_bar
 from stream_app.producers.replay import replay
 from stream_app.producers.retention import fit_to_retention, place_times
@@ -168,6 +168,8 @@ class _DownloadBar:
     default="",
     help="Prefix of the topic names `examples` and `labels`.",
 )
+@click.option("--examples-topic", help="Full name of the topic of examples, without the prefix.")
+@click.option("--labels-topic", help="Full name of the topic of labels, without the prefix.")
 @click.option(
     "--client-config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -245,7 +247,7 @@ def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as 
         raise ConfigurationError(f"no Kafka: give --bootstrap-servers or set {BOOTSTRAP_VARIABLES[0]}")
     settings = read_client_config(options.client_config) if options.client_config else {}
     cluster = KafkaCluster(servers, settings).require_broker()
-    accepted_ms = check_topics(cluster, input_topics(options.topic_prefix), options.partitions)
+    accepted_ms = check_topics(cluster, options.topics, options.partitions)
     plan = replace(_read_plan(options), options=_options_as_text())
     now_ms = SystemClock().now_ms()
     plan, note = place_times(plan, accepted_ms, now_ms, keeps=options.keep_times)
@@ -270,8 +272,8 @@ def describe_command(path: Path, stream: str | None, limit: int | None, **values
     Comments have the columns with types, missing values and most frequent texts, the classes, the span of time, the
     delays of labels, and the retention that the topics need. `areba config --check` accepts the output.
 
-    Examples:
     \b
+    Examples:
       areba-replay describe payments.csv
       areba-replay describe payments.csv --time date --label is_fraud --positive yes --label-time known_at > my.yaml
     """

@@ -101,7 +101,8 @@ class Plan:
         streams: The streams; no two have the same name.
         seed: The seed of delays and faults.
         start_ms: Event time of the first examples; None: chosen at the replay so that the last event time is now.
-        topic_prefix: A prefix of the topic names `examples` and `labels`.
+        examples_topic: The full name of the topic of examples.
+        labels_topic: The full name of the topic of labels.
         rate: Examples per second, of all streams together; None: not limited.
         speed: How many times faster than real time event time passes; None: not limited.
         options: The options of the command, as text, for the manifest.
@@ -114,7 +115,8 @@ class Plan:
     streams: tuple[StreamPlan, ...]
     seed: int = 0
     start_ms: int | None = None
-    topic_prefix: str = ""
+    examples_topic: str = "examples"
+    labels_topic: str = "labels"
     rate: float | None = None
     speed: float | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -148,21 +150,6 @@ class Plan:
         """The first event time of the data that has times of its own, which is sent at `start_ms`; 0 if none has."""
         own = (stream.data.times_ms for stream in self.streams)
         return min((int(times[0]) for times in own if times is not None), default=0)
-
-    @property
-    def examples_topic(self) -> str:
-        """The full name of the topic of examples."""
-        return input_topics(self.topic_prefix)[0]
-
-    @property
-    def labels_topic(self) -> str:
-        """The full name of the topic of labels."""
-        return input_topics(self.topic_prefix)[1]
-
-
-def input_topics(prefix: str) -> tuple[str, str]:
-    """Return the full names of the topics of examples and labels."""
-    return f"{prefix}examples", f"{prefix}labels"
 
 
 def uniform_plan(

@@ -92,6 +92,8 @@ class RunOptions:
     names: tuple[str, ...]
     bootstrap_servers: str | None
     topic_prefix: str
+    examples_topic: str | None
+    labels_topic: str | None
     client_config: Path | None
     registry_config: Path | None
     partitions: int | None
@@ -119,6 +121,12 @@ class RunOptions:
         """Whether a name is that of a file."""
         return any(is_file_name(name.partition(":")[0]) for name in self.names)
 
+    @property
+    def topics(self) -> tuple[str, str]:
+        """The full names of the topics of examples and labels."""
+        prefix = self.topic_prefix
+        return self.examples_topic or f"{prefix}examples", self.labels_topic or f"{prefix}labels"
+
     def plan(self, reading: Reading) -> Plan:
         """Return the plan of the replay.
 
@@ -145,8 +153,15 @@ class RunOptions:
             interval_ms=self.interval_ms,
             seed=self.seed,
         )
-        rate = _parse_rate(self.rate)
-        return replace(plan, start_ms=self.start_ms, topic_prefix=self.topic_prefix, rate=rate, speed=self.speed)
+        examples, labels = self.topics
+        return replace(
+            plan,
+            start_ms=self.start_ms,
+            examples_topic=examples,
+            labels_topic=labels,
+            rate=_parse_rate(self.rate),
+            speed=self.speed,
+        )
 
 
 def _parse_rate(text: str) -> float | None:

@@ -157,4 +157,5 @@ def replay_plan(config: Config, *, short: bool) -> Plan:
             )
         )
     rate = SHORT_RATE if short else RATE
-    return Plan(tuple(streams), seed=1, topic_prefix=config.kafka.topic_prefix, rate=rate)
+    examples, labels = config.topics.inputs
+    return Plan(tuple(streams), seed=1, examples_topic=examples, labels_topic=labels, rate=rate)

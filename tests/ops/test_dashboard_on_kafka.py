@@ -96,7 +96,9 @@ def _send(app: App, start_ms: int, examples: int = EXAMPLES) -> None:
     source = parse_source(f"sine:imbalance=10,drift=posterior,length={EXAMPLES},seed=1,limit={examples}")
     plan = uniform_plan([source], label_delay="fixed:10ev", interval_ms=INTERVAL_MS)
     with closing(KafkaSender(app.servers)) as sender:
-        replay(replace(plan, start_ms=start_ms, topic_prefix=app.prefix), sender, SystemClock(), lambda *_: None)
+        examples_topic, labels_topic = app.config.topics.inputs
+        plan = replace(plan, start_ms=start_ms, examples_topic=examples_topic, labels_topic=labels_topic)
+        replay(plan, sender, SystemClock(), lambda *_: None)
 
 
 def _metrics(app: App) -> dict[str, list[tuple[int, Metric]]]:

@@ -94,8 +94,8 @@ def _expected(manifest: Manifest, names: tuple[str, ...]) -> list[Sent]:
         label_delay=manifest.options["label_delay"],
         faults=Faults(0.05, 0.05, 0.05, 0.05, 0.05),
     )
-    prefix = manifest.examples_topic.removesuffix("examples")
-    return list(events(replace(plan, start_ms=manifest.start_ms, topic_prefix=prefix)))
+    sent = replace(plan, examples_topic=manifest.examples_topic, labels_topic=manifest.labels_topic)
+    return list(events(replace(sent, start_ms=manifest.start_ms)))
 
 
 def test_topics_that_are_not_there_are_named(kafka: Broker, prefix: str) -> None:

@@ -51,7 +51,7 @@ def test_streams_go_side_by_side_on_one_clock() -> None:
     """With streams one after another the later ones would lie outside each other's event time."""
     fast = stream_plan("sea:length=400", "fast", interval_ms=10)
     slow = stream_plan("circle:length=40", "slow", interval_ms=100)
-    records = list(events(plan_of(fast, slow, topic_prefix="t-")))
+    records = list(events(plan_of(fast, slow, examples_topic="t-examples", labels_topic="t-labels")))
     assert {record.topic for record in records} == {"t-examples", "t-labels"}
     times = [record.timestamp_ms for record in records]
     assert times == sorted(times)

@@ -13,6 +13,7 @@ from stream_app.backends.base import TopicInfo
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.producers import cli, datasets
 from stream_app.producers.manifest import Manifest
+from stream_app.producers.run_options import RunOptions, take_file_options
 from stream_app.producers.schedule import schedule
 from stream_app.producers.target import check_topics, read_client_config
 from tests.support.replaying import ListSender, plan_of, stream_plan
@@ -258,3 +259,17 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     result = _run(monkeypatch, "payments.csv", *COLUMNS, *KAFKA)
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("areba-replay: no space is left in /")
+
+
+@pytest.mark.parametrize(
+    ("options", "topics"),
+    [
+        ([], ("examples", "labels")),
+        (["--topic-prefix", "bank."], ("bank.examples", "bank.labels")),
+        (["--topic-prefix", "bank.", "--examples-topic", "payments.v1"], ("payments.v1", "bank.labels")),
+    ],
+)
+def test_topics_have_a_prefix_or_names_of_their_own(options: list[str], topics: tuple[str, str]) -> None:
+    """Records that go to other topics than those of `kafka.topics` are never predicted."""
+    values = dict(cli.main.commands["run"].make_context("run", ["sine", *options]).params)
+    assert RunOptions(file=take_file_options(values), **values).topics == topics
