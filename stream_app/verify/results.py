@@ -196,9 +196,9 @@ class StreamTotals:
 
     @property
     def accepted(self) -> int:
-        """Records that are no dead letters."""
+        """Records that are neither dead letters nor tombstones."""
         dead = self.example_dead_letters.total() + self.label_dead_letters.total()
-        return self.examples + self.labels - dead
+        return self.examples + self.labels - dead - self.example_tombstones - self.label_tombstones
 
     def count_mark(self, side: Side, count: int) -> None:
         """Add marks of an input."""

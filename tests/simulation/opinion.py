@@ -69,6 +69,8 @@ class Opinion:
         verdict = judge(value, side, limits.max_record_bytes + more, limits.max_features)
         if verdict.reason is not None:
             return Reason(verdict.reason)
+        if verdict.name == "tombstone":
+            return None
         if verdict.name == "mark":
             return Mark(**{**verdict.fields, "kind": MarkKind[verdict.fields["kind"].upper()]})
         if side is Side.LABELS:
