@@ -13,7 +13,7 @@ from tests.support.kafka.published import OUTCOME, PREDICTIONS, publish
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(20)]
 
-PLAIN, WITH_CLIENT, _ = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
+PLAIN, WITH_CLIENT, ALERTS, _ = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
 
 
 def _lines(program: str, servers: str) -> list[str]:
@@ -30,3 +30,5 @@ def test_the_python_programs_read_what_is_committed(own_kafka: LocalKafka) -> No
     assert _lines(PLAIN, own_kafka.bootstrap_servers) == [str(asdict(one)) for one in PREDICTIONS]
     found = _lines(WITH_CLIENT, own_kafka.bootstrap_servers)
     assert sorted(found) == sorted(repr(one) for one in (*PREDICTIONS, OUTCOME))
+    alerts = ["alert: pump-1", "alert: pump-2", "checked: pump-2 was right"]
+    assert sorted(_lines(ALERTS, own_kafka.bootstrap_servers)) == alerts
