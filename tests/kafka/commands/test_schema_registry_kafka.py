@@ -61,7 +61,7 @@ def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path:
             served.is_starting = False
             worker.wait_for("restored")
             served.is_starting = True
-            text = schemas.sources()["example", 1].replace("Features of one event", "An order")
+            text = schemas.sources()["example", 1].replace("One event; its class", "An order; its class")
             header = b"\x00" + served.register("elsewhere", text).to_bytes(4, "big")
             body = codec.encode(Example("sine", "new", [0.5, 0.5]))[HEADER_BYTES:]
             app.send([Sent(Side.EXAMPLES, 0, int(time.time() * 1000), b"sine", header + body)])

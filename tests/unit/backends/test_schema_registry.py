@@ -107,7 +107,7 @@ def test_bytes_of_confluents_serializer() -> None:
 def test_versions_with_other_comments_are_ours() -> None:
     """A producer whose schema has other comments has another schema id; its examples are read at once."""
     client = _client()
-    other = _text("example").replace("Features of one event", "An order")
+    other = _text("example").replace("One event; its class", "An order; its class")
     schema_id = client.register_schema(f"{TOPICS.examples}-value", registry.Schema(other, "AVRO"))
     found = _registered(client)
     assert set(found["example.v1"]) > {schema_id}
@@ -199,7 +199,7 @@ def test_a_worker_over_http(server: tuple[Registry, str], tmp_path: Path) -> Non
     after = [request for request in served.requests if request.endswith("/versions") and request.startswith("POST")]
     assert len(before) == len(PUBLIC_TYPES)
     assert after == before
-    new = served.register("elsewhere", _text("example").replace("Features of one event", "An order"))
+    new = served.register("elsewhere", _text("example").replace("One event; its class", "An order; its class"))
     assert names.names_of([new, new + 1]) is None, "the answer comes later: nothing waits for it"
     wait_until(lambda: names.names_of([new, new + 1]) == {new: "example.v1"}, "the answer")
     assert "secret" not in f"{config!r} {effective(path, {})}"
