@@ -64,7 +64,8 @@ def _read(
                 return row
         position += length + 1
         bits[learner, number] = avro.read_float_bits(buffer, position)
-        label, position = avro.read_long(buffer, position + 4, end)
+        position += 2 * avro.FLOAT_BYTES  # the score, and its probability
+        label, position = avro.read_long(buffer, position, end)
         classes[learner, number] = label
         start = int(end)
     return -1

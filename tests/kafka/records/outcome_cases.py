@@ -126,7 +126,9 @@ ODD_ROWS: Mapping[str, Row] = {
     "large-label": _raw(LABELS, bytes(MAX_RECORD_BYTES + 1), "too-large"),
     "one-feature": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [1.0])), "wrong-dimension", b"odd"),
     "no-feature": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [])), "wrong-dimension"),
-    "values-without-columns": _raw(EXAMPLES, codec.encode(Example("odd", "a", values={"x": 1.0})), "wrong-dimension"),
+    "values-without-columns": _raw(
+        EXAMPLES, codec.encode(Example("odd", "a", values={"x": 1.0})), "wrong-dimension", b"odd"
+    ),
     "nan": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [1.0, NAN])), "not-finite"),
     "infinite": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "a", [-INFINITY, 1.0])), "not-finite"),
     "empty-id": _raw(EXAMPLES, codec.encode_unchecked(Example("odd", "", [1.0, 2.0])), "bad-id"),
