@@ -345,7 +345,7 @@ def test_a_dead_letter_is_shown_with_every_byte(world: Callable[..., DeadLetterT
         "header       source: b'a scale\\x1b[2J'",
         "header       raw: ff 00",
         "header       none: null",
-        "decoded      Example(stream='pumps', id='0', features=(0.5, 0.0))",
+        "decoded      Example(stream='pumps', id='0', features=(0.5, 0.0), values=None)",
     ):
         assert line in text
     value = encoded(1)[0] or b""

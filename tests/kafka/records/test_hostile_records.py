@@ -152,6 +152,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
         progress.wait_for_more(2)
         worker.kill()
         worker.start()  # it counts the outputs of the last commits, whose headers are any bytes
+        worker.wait_for("restored task=", PARTITIONS)
         progress.wait_for_ends(app.input_ends(), START_DEADLINE_S)
         assert worker.stop() == 0
         assert "aborted" not in worker.log()
