@@ -208,7 +208,13 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
         score = model.predict(features)
         pending[record["id"]] = features, score
         head = {"stream": record["stream"], "id": record["id"], "learner": "areba", "champion": True}
-        rest = {"score": score, "predicted_class": int(score > 0.5), "model_version": 0, "event_time_ms": 1}
+        rest = {
+            "score": score,
+            "probability": score,
+            "predicted_class": int(score > 0.5),
+            "model_version": 0,
+            "event_time_ms": 1,
+        }
         return write(prediction_schema, {**head, **rest})
 
     def on_label(value: bytes) -> bytes:
@@ -217,7 +223,7 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
         model.learn(features, record["label"])
         head = {"stream": record["stream"], "id": record["id"], "outcome": "joined", "label": record["label"]}
         offsets = {"example_offset": 1, "label_offset": 1}
-        rest = {"learner": "areba", "score": score, "delay_ms": 1, **offsets, "event_time_ms": 1}
+        rest = {"learner": "areba", "score": score, "probability": score, "delay_ms": 1, **offsets, "event_time_ms": 1}
         return write(outcome_schema, {**head, **rest})
 
     def run() -> int:
