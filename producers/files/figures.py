@@ -27,7 +27,7 @@ MAX_CATEGORIES = 10_000
 """Different texts of a column that are counted; the texts that come later are not."""
 
 _CATEGORY_CHARACTERS = 64
-"""Characters of a text by which it is told from others, so that long texts take no memory."""
+"""Characters by which texts are compared, so that long texts take no memory."""
 
 _BIN_RATIO = 1.01
 """Two delays whose ratio is smaller may be counted as equal: quantiles are exact to 1 %."""

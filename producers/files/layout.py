@@ -40,7 +40,7 @@ class FileOptions:
     Attributes:
         id: The column of ids; None: a replay makes them.
         time: The column of event times; None: one row in each interval, in the order of the file.
-        label: The column of labels; None: there is none.
+        label: The column of labels; None: the file has no labels.
         positive: The labels of class 1; empty: 1 and true.
         negative: The labels of class 0; empty: the first other label, or 0 and false without `positive`.
         label_time: The column that says when each label was known; None: after a delay.

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.jit.memory import Number, Pointer, address_of, doubles_at
+from stream_app.jit.memory import Number, Pointer, address_of, doubles_at, offset_pointer
 from stream_app.join.score_bins import BIN_CENTRES, BINS, score_place
+from stream_app.pipeline.prequential import kept_small
 
 GROUPS = 15
 """Groups of about equal size, of neighbouring bins, over which the calibration error is the mean."""
@@ -37,9 +38,6 @@ _EVERY = 32
 
 _PRIOR = 0.01
 """The weight of the score itself in each bin, in labels; with 0.001 or 0.05, the calibration error is the same."""
-
-_MAX_WEIGHT, _LEAST_COUNT = 2.0**32, 1e-30
-"""When the counts are divided by the weight of the newest label, and what is then left out, as in `prequential`."""
 
 _WEIGHT, _SINCE = 0, 1
 """The weight of the newest label; labels since the map was made."""
@@ -71,12 +69,7 @@ def count_label(
     scratch: NDArray[np.float64],
 ) -> None:
     """Count a label of an example with a score in this bin, for which this probability was published."""
-    weight = own[_WEIGHT] / fading
-    if weight > _MAX_WEIGHT:
-        for row in range(_ZEROS, _MAP):
-            count = own[row] / weight
-            own[row] = count if count > _LEAST_COUNT else 0.0
-        weight = 1.0
+    weight = kept_small(offset_pointer(own, _ZEROS), _MAP - _ZEROS, own[_WEIGHT] / fading)
     own[_WEIGHT] = weight
     own[(_ONES if label == 1 else _ZEROS) + score_bin] += weight
     own[_PROMISED + score_bin] += weight * np.float64(probability)

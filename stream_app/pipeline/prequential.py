@@ -66,7 +66,7 @@ _SUMS_BYTES = 8 * _HISTOGRAMS
 """What is prefetched: a label needs one bin of the histograms besides."""
 
 _MAX_WEIGHT = 2.0**32
-"""With a fading factor of 0.99, a histogram is divided once in 2,207 labels of its class."""
+"""With a fading factor of 0.99, counts are divided once in 2,207 labels."""
 
 _LEAST_COUNT = 1e-30
 """What is less than this after a division becomes 0: arithmetic with denormal numbers is slow."""
@@ -149,6 +149,17 @@ def power(fading: float, age: int) -> float:
 
 
 @inlined_without_refcounts
+def kept_small(counts: Pointer, size: Number, weight: float) -> float:
+    """Divide `size` counts by the weight of the newest label if it has become large; return the weight from then on."""
+    if weight > _MAX_WEIGHT:
+        for row in range(size):
+            count = counts[row] / weight
+            counts[row] = count if count > _LEAST_COUNT else 0.0
+        weight = 1.0
+    return weight
+
+
+@inlined_without_refcounts
 def _histogram(own: Pointer, label: Number) -> Pointer:
     """Return the histogram of a class."""
     return offset_pointer(own, _HISTOGRAMS + BINS * label)
@@ -192,12 +203,7 @@ def _count(own: Pointer, factors: Factors, label: int, predicted: int, score_bin
     own[_POSITIVES] = factors.prevalence_fading * own[_POSITIVES] + (1.0 if label == 1 else 0.0)
     own[_LABELS] = factors.prevalence_fading * own[_LABELS] + 1.0
     histogram = _histogram(own, label)
-    weight = own[_WEIGHT + label] * factors.growth
-    if weight > _MAX_WEIGHT:
-        for row in range(BINS):
-            count = histogram[row] / weight
-            histogram[row] = count if count > _LEAST_COUNT else 0.0
-        weight = 1.0
+    weight = kept_small(histogram, BINS, own[_WEIGHT + label] * factors.growth)
     own[_WEIGHT + label] = weight
     histogram[score_bin] += weight
 

@@ -43,7 +43,7 @@ from stream_app.serialization.erased_ids import ErasedIds
 from stream_app.serialization.names import NameList
 
 # Columns of the table of learners: the task's number of the learner; the addresses of its descriptor, its prequential
-# sums and its change monitor (0: there is none); whether it is not compiled, so that Python calls it; the address of
+# sums and its change monitor (0: no monitor); whether it is not compiled, so that Python calls it; the address of
 # its calibration.
 NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION = 0, 1, 2, 3, 4, 5
 LEARNER_COLUMNS = 6

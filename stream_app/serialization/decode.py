@@ -334,7 +334,7 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
         start, position = read_span(buffer, position + expected.headers.length, end)
         stream_end = position
         length = stream_end - start
-        same = position >= 0 and length == stream_length and same_bytes(buffer, start, stream_start, length)
+        same = position >= 0 and length == stream_length and same_bytes(buffer, start, buffer, stream_start, length)
         if position >= 0 and not same and not is_utf8(buffer, start, stream_end):
             position = avro.UTF8
         id_start, id_end = 0, 1

@@ -21,11 +21,11 @@ def hash_of(buffer: Bytes, start: int, end: int) -> np.uint64:
 
 
 @inlined_without_refcounts
-def same_bytes(buffer: Bytes, first: int, second: int, length: int) -> bool:
-    """Say whether `length` bytes are equal at two positions."""
+def same_bytes(one: Bytes, first: int, two: Bytes, second: int, length: int) -> bool:
+    """Say whether `length` bytes are equal: those of `one` from `first` on, and those of `two` from `second` on."""
     differ = np.uint8(0)
     for i in range(length):
-        differ |= buffer[np.uintp(first + i)] ^ buffer[np.uintp(second + i)]
+        differ |= one[np.uintp(first + i)] ^ two[np.uintp(second + i)]
     return bool(differ == 0)
 
 
@@ -61,17 +61,22 @@ def _fill(table: NameTable, first: int) -> None:
 @inlined_without_refcounts
 def number_of(buffer: Bytes, start: int, end: int, found: np.uint64, table: NameTable) -> int:
     """Return the number of a name, or -1 when the table does not have it; `found` is its hash."""
-    mask = np.uint64(len(table.slots) - 1)
+    return number_in(buffer, start, end, found, table, np.uint64(len(table.slots) - 1))
+
+
+@inlined_without_refcounts
+def number_in(buffer: Bytes, start: int, end: int, found: np.uint64, table: NameTable, mask: np.uint64) -> int:
+    """Do what `number_of` does, for a table whose columns may be pointers; `mask` is the number of slots, less one."""
     slot = found & mask
     while table.slots[slot] >= 0:
         number = table.slots[slot]
         first = table.ends[number]
-        if table.hashes[number] == found and table.ends[number + 1] - first == end - start:
-            differ = np.uint8(0)
-            for i in range(end - start):
-                differ |= table.bytes[np.uintp(first + i)] ^ buffer[np.uintp(start + i)]
-            if differ == 0:
-                return int(number)
+        if (
+            table.hashes[number] == found
+            and table.ends[number + 1] - first == end - start
+            and same_bytes(table.bytes, first, buffer, start, end - start)
+        ):
+            return int(number)
         slot = (slot + np.uint64(1)) & mask
     return -1
 
@@ -110,7 +115,7 @@ def intern(buffer: Bytes, start: int, end: int, found: np.uint64, table: NewName
         if (
             table.hashes[number] == found
             and table.spans[number, 1] - first == end - start
-            and same_bytes(buffer, first, start, end - start)
+            and same_bytes(buffer, first, buffer, start, end - start)
         ):
             return int(number)
         slot = (slot + np.uint64(1)) & mask

@@ -202,17 +202,15 @@ class StreamTotals:
 
     def count_mark(self, side: Side, count: int) -> None:
         """Add marks of an input."""
-        if side is Side.EXAMPLES:
-            self.example_marks += count
-        else:
-            self.label_marks += count
+        self._add("marks", side, count)
 
     def count_tombstone(self, side: Side) -> None:
         """Count a record of an input that has no value."""
-        if side is Side.EXAMPLES:
-            self.example_tombstones += 1
-        else:
-            self.label_tombstones += 1
+        self._add("tombstones", side, 1)
+
+    def _add(self, what: str, side: Side, count: int) -> None:
+        name = f"{('example', 'label')[side]}_{what}"
+        setattr(self, name, getattr(self, name) + count)
 
     def count_prediction(self, prediction: Prediction) -> None:
         """Count a published prediction."""

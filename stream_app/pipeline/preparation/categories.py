@@ -14,6 +14,7 @@ import numpy as np
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Pointer
 from stream_app.pipeline.preparation.tables import CANDIDATES, MAX_CATEGORY_BYTES, ColumnTable, Learned
+from stream_app.serialization.names import same_bytes
 
 HALVED_AFTER = 100_000
 """Values of a column after which its counts are halved."""
@@ -61,12 +62,12 @@ def _row_of(learned: Learned, first: int, last: int, text: Pointer, start: int, 
     """Return the row of a category; -1: it is not counted."""
     length = end - start
     for row in range(first, last):
-        if learned.hashes[row] == found and learned.lengths[row] == length:
-            differ = np.uint8(0)
-            for i in range(length):
-                differ |= learned.texts[row * MAX_CATEGORY_BYTES + i] ^ text[start + i]
-            if differ == 0:
-                return int(row)
+        if (
+            learned.hashes[row] == found
+            and learned.lengths[row] == length
+            and same_bytes(learned.texts, row * MAX_CATEGORY_BYTES, text, start, length)
+        ):
+            return int(row)
     return _NOWHERE
 
 

@@ -23,7 +23,7 @@ def fault_text(fault: int, columns: Sequence[str], column: int, name: bytes) -> 
     Args:
         fault: A fault of `kernel`.
         columns: The names of the columns.
-        column: The number of the column; -1: it has `name`, and is none.
+        column: The number of the column; -1: the stream has no column `name`.
         name: Its name in UTF-8.
     """
     shown = columns[column] if column >= 0 else _printable(name)

@@ -47,7 +47,7 @@ from stream_app.serialization.avro import (
     read_value_span,
     read_word,
 )
-from stream_app.serialization.names import hash_of
+from stream_app.serialization.names import NameTable, hash_of, number_in, same_bytes
 
 NO_FAULT, UNKNOWN_COLUMN, MISSING, TEXT, TOO_LARGE, FRACTION = range(6)
 """What is wrong with the values of an example."""
@@ -97,7 +97,7 @@ class Prepared(NamedTuple):
         fingerprints: uint64 `[k]`, not 0: a hash of the values as they came, to tell a repetition from a conflict.
         faults: uint8 `[k]`, what is wrong with each, see `UNKNOWN_COLUMN`; 0: nothing.
         columns: int32 `[k]`, the number of the column that is wrong; -1 if it is not a column of the stream.
-        names: int64 `[k, 2]`, where the name of a column that is none begins in the buffer, and where it ends.
+        names: int64 `[k, 2]`, where the name of an unknown column begins in the buffer, and where it ends.
     """
 
     features: Floats
@@ -111,20 +111,8 @@ class Prepared(NamedTuple):
 @inlined_without_refcounts
 def _column_of(columns: ColumnTable, buffer: Bytes, start: int, end: int) -> int:
     """Return the number of the column of a name; -1: there is no such column."""
-    found = hash_of(buffer, start, end)
-    mask = np.uint64(columns.name_mask)
-    slot = found & mask
-    while columns.name_slots[slot] >= 0:
-        number = columns.name_slots[slot]
-        first = columns.name_ends[number]
-        if columns.name_hashes[number] == found and columns.name_ends[number + 1] - first == end - start:
-            differ = np.uint8(0)
-            for i in range(end - start):
-                differ |= columns.names[first + i] ^ buffer[start + i]
-            if differ == 0:
-                return int(number)
-        slot = (slot + np.uint64(1)) & mask
-    return -1
+    table = NameTable(columns.names, columns.name_ends, columns.name_hashes, columns.name_slots)
+    return number_in(buffer, start, end, hash_of(buffer, start, end), table, np.uint64(columns.name_mask))
 
 
 @inlined_without_refcounts
@@ -198,10 +186,7 @@ def _is_marked(columns: ColumnTable, one: OneExample, column: int, buffer: Bytes
     for mark in range(columns.text_marks):
         first = columns.mark_ends[mark]
         if columns.mark_ends[mark + 1] - first == length:
-            differ = np.uint8(0)
-            for i in range(length):
-                differ |= columns.mark_texts[first + i] ^ buffer[start + i]
-            is_marked |= differ == 0
+            is_marked |= same_bytes(columns.mark_texts, first, buffer, start, length)
     return is_marked
 
 

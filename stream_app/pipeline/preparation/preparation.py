@@ -97,7 +97,8 @@ class Preparation:
 
         Args:
             features: float32 `[d]`.
-            name: The column. With `missing: mean`, the value is missing; else a category is none, a number its mean.
+            name: The column. With `missing: mean`, the value is missing; else a number is its mean, and the others
+                are 0.
             mean: float32 `[d]`, the mean of each feature.
         """
         changed, span, column = features.copy(), self.spans()[name], self.columns[name]

@@ -57,6 +57,16 @@ def _faded(fading: float, age: int) -> float:
     return power
 
 
+def _kept_small(weight: float, *counts: list[float]) -> float:
+    """Divide counts by the weight of the newest label if it has become large; return the weight from then on."""
+    if weight <= _MAX_WEIGHT:
+        return weight
+    for numbers in counts:
+        shares = [number / weight for number in numbers]
+        numbers[:] = [share if share > _LEAST_COUNT else 0.0 for share in shares]
+    return 1.0
+
+
 @dataclass(slots=True)
 class _Class:
     """The labels of one class: right predictions and all, faded; and the histogram of the scores."""
@@ -97,11 +107,7 @@ class WindowSums:
         own.total = self.fading * own.total + 1.0
         self.positives = self.prevalence_fading * self.positives + label
         self.labels = self.prevalence_fading * self.labels + 1.0
-        own.weight *= 1.0 / self.fading
-        if own.weight > _MAX_WEIGHT:
-            counts = (count / own.weight for count in own.histogram)
-            own.histogram = [count if count > _LEAST_COUNT else 0.0 for count in counts]
-            own.weight = 1.0
+        own.weight = _kept_small(own.weight * (1.0 / self.fading), own.histogram)
         own.histogram[answer.score_bin] += own.weight
 
     def move(self, label: int, answer: Answer, ages: Ages) -> None:
@@ -159,12 +165,7 @@ class CalibrationSums:
 
     def count(self, label: int, answer: Answer) -> None:
         """Add a label."""
-        self.weight /= self.fading
-        if self.weight > _MAX_WEIGHT:
-            for numbers in (*self.counts, self.promised):
-                shares = [number / self.weight for number in numbers]
-                numbers[:] = [share if share > _LEAST_COUNT else 0.0 for share in shares]
-            self.weight = 1.0
+        self.weight = _kept_small(self.weight / self.fading, *self.counts, self.promised)
         self.counts[label][answer.score_bin] += self.weight
         self.promised[answer.score_bin] += self.weight * answer.probability
 

@@ -47,6 +47,10 @@ class MetricDeclaration(NamedTuple):
     labels: tuple[str, ...] = ("task",)
 
 
+def _ratio_of_learner(name: str, text: str) -> MetricDeclaration:
+    return MetricDeclaration(name, MetricKind.GAUGE, Unit.RATIO, text, ("task", "stream", "learner"))
+
+
 # The process ----------------------------------------------------------------------------------------------------------
 
 BUILD_INFO = MetricDeclaration(
@@ -317,47 +321,29 @@ CHAMPION = MetricDeclaration(
     "1 for the learner that is the champion of a stream; else 0.",
     ("task", "stream", "learner"),
 )
-GMEAN = MetricDeclaration(
+GMEAN = _ratio_of_learner(
     "areba_gmean_ratio",
-    MetricKind.GAUGE,
-    Unit.RATIO,
     "G-mean of a learner in the main window, the first of metrics.fading_factors; none until both classes had a label.",
-    ("task", "stream", "learner"),
 )
-RECALL = MetricDeclaration(
+RECALL = _ratio_of_learner(
     "areba_recall_ratio",
-    MetricKind.GAUGE,
-    Unit.RATIO,
     "Recall of a learner: its accuracy on class 1, in the main window.",
-    ("task", "stream", "learner"),
 )
-SPECIFICITY = MetricDeclaration(
+SPECIFICITY = _ratio_of_learner(
     "areba_specificity_ratio",
-    MetricKind.GAUGE,
-    Unit.RATIO,
     "Specificity of a learner: its accuracy on class 0, in the main window.",
-    ("task", "stream", "learner"),
 )
-PRECISION = MetricDeclaration(
+PRECISION = _ratio_of_learner(
     "areba_precision_ratio",
-    MetricKind.GAUGE,
-    Unit.RATIO,
     "Precision of a learner: the share of class 1 among its predictions of class 1, in the main window.",
-    ("task", "stream", "learner"),
 )
-ROC_AUC = MetricDeclaration(
+ROC_AUC = _ratio_of_learner(
     "areba_roc_auc_ratio",
-    MetricKind.GAUGE,
-    Unit.RATIO,
     "Area below the ROC curve of a learner's score, in the main window.",
-    ("task", "stream", "learner"),
 )
-CALIBRATION_ERROR = MetricDeclaration(
+CALIBRATION_ERROR = _ratio_of_learner(
     "areba_calibration_error_ratio",
-    MetricKind.GAUGE,
-    Unit.RATIO,
     "Expected calibration error of a learner's probabilities; none until the first label.",
-    ("task", "stream", "learner"),
 )
 LIMITED_EXAMPLES = MetricDeclaration(
     "areba_limited_examples",

@@ -111,7 +111,7 @@ def _moment(
 
 
 def _example(stream: StreamOf, id_: str, features: Sequence[float], country: str) -> bytes:
-    """Return the value of an example; of a stream with columns, with gaps, and a country that is none in some."""
+    """Return the value of an example; of a stream with columns, with gaps, and sometimes with an unknown column."""
     if stream.features:
         return codec.encode(Example(stream.name, id_, features))
     amount = None if id_.endswith("3") else features[0]

@@ -138,7 +138,7 @@ def test_probabilities_are_those_of_a_plain_program() -> None:
 
 
 def test_a_damaged_calibration_is_refused() -> None:
-    """A probability above 1, or a number that is none, would reach the decisions of others."""
+    """A probability above 1, or NaN, would reach the decisions of others."""
     for change in (
         {"calibration": np.zeros(3)},
         {},

@@ -60,7 +60,7 @@ def test_kept_times_are_those_of_the_data() -> None:
 
 @pytest.mark.parametrize("keeps", [None, False])
 def test_old_times_are_moved_to_now(keeps: bool | None) -> None:
-    """Retention would delete the records at once; the distances stay, and the user is told."""
+    """Retention would delete the records at once; the distances stay, and a line says so."""
     plan, note = place_times(_plan(), 14 * DAY_MS, NOW_MS, keeps=keeps)
     assert "all times are moved, so that the last is now (--keep-times)" in note
     assert "records up to 14.0 days old" in note
