@@ -5,7 +5,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import click
@@ -43,6 +43,18 @@ def log_as_json() -> None:
     """Write each further line of the log as one JSON object."""
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonFormatter())
+
+
+@contextlib.contextmanager
+def without_client_log() -> Iterator[None]:
+    """Silence the log lines of Kafka's clients, for a command whose own output shows their problems."""
+    logger = logging.getLogger("areba.kafka")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def run_command(command: click.Command) -> None:

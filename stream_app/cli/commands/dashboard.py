@@ -1,6 +1,5 @@
 """`areba dashboard`: a running application in a browser."""
 
-import logging
 import threading
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -9,6 +8,7 @@ from pathlib import Path
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.process import without_client_log
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
 
@@ -67,9 +67,8 @@ def dashboard(path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], 
 
     known = parse_drifts(drifts)
     config = load_with_schemas(path)
-    with closing(listen(host, port)) as listening:
+    with without_client_log(), closing(listen(host, port)) as listening:
         feed = Feed(connect(config), config, SystemClock(), known)
-        logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)  # problems are lines of the page and of our log
         reading = threading.Thread(target=feed.run, name="feed", daemon=True)
         reading.start()
         shown = f"[{host}]" if ":" in host else host

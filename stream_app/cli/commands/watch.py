@@ -1,7 +1,6 @@
 """`areba watch` and `areba tail`: look at a running application through its topics."""
 
 import json
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION
+from stream_app.cli.process import without_client_log
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import Terminal, say
 
@@ -66,8 +66,7 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
 
     config = load_with_schemas(path)
     cluster = connect(config)
-    logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)  # problems are lines of the table
-    with closing(Watcher(cluster, config, SystemClock())) as watcher, suppress(KeyboardInterrupt):
+    with without_client_log(), closing(Watcher(cluster, config, SystemClock())) as watcher, suppress(KeyboardInterrupt):
         watcher.catch_up()
         if once:
             time.sleep(interval_s)

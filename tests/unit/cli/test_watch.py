@@ -1,6 +1,7 @@
 """`areba watch` and `areba tail` as scripts call them, over the in-process log."""
 
 import json
+import logging
 from collections.abc import Sequence
 
 import pytest
@@ -22,6 +23,7 @@ def test_watch_once(run: Run) -> None:
     assert (status, err) == (0, [])
     assert [line.split()[0] for line in out if line.lstrip().startswith("s")] == ["stream", "s0", "s1"]
     assert sum("baseline" in line for line in out) == 2
+    assert logging.getLogger("areba.kafka").level == logging.NOTSET, "the process logs again what its clients report"
 
 
 def test_watch_once_as_json(run: Run) -> None:
