@@ -10,22 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
 from stream_app.record_columns import BinaryColumn, CellArrays, Decoded, RawRecords
-from stream_app.records import (
-    DEAD_LETTER_BYTES,
-    Bytes,
-    Header,
-    Headers,
-    Integers,
-    Kind,
-    Longs,
-    Mark,
-    Reason,
-    Side,
-)
+from stream_app.records import DEAD_LETTER_BYTES, Header, Headers, Kind, Mark, Reason, Side
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.names import NameList, NameTable
 
