@@ -36,7 +36,8 @@ def test_a_file_that_cannot_be_written(
 ) -> None:
     """Without its name in the message, a user would not know which file to look at."""
 
-    def export(_application: object, _stream: str, _learner: str, file: Path, *_: object) -> str:
+    def export(_application: object, _stream: str, _learner: str, file: Path, *_: object, as_onnx: bool) -> str:
+        assert not as_onnx
         file.write_bytes(b"")
         return ""
 
