@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from ops import broker as brokers
-from ops.demo_csv.payments import write_payments
+from ops.demo_csv.payments import PAYMENTS, write_payments
 from ops.workers import ProcessWorkers
 from stream_app.cli.process import configure_logging, run_command
 from stream_app.errors import ArebaError
@@ -26,14 +26,15 @@ FOLDER = Path(".local/demo-csv")
 
 FILE, CONFIGURATION = "payments.csv", "my.yaml"
 
-PAYMENTS = 10_000
-
 COLUMNS = "--id transaction --time date --label is_fraud --positive yes --label-time known_at"
 
 TIMEOUT_S = 300.0
 """Time until everything is processed: the first run compiles."""
 
 POLL_S = 1.0
+
+LOOKED_AT = 1_000
+"""The newest predictions among which an alert is looked for."""
 
 
 class _Commands:
@@ -105,15 +106,29 @@ def main(bootstrap_servers: str | None, payments: int, *, dashboard: bool) -> No
         stack.callback(workers.stop)
         say(f"$ areba run -c {CONFIGURATION} &")
         workers.start("worker-1")
-        commands.run(f"areba-replay run {FILE} --stream payments {COLUMNS}")
+        commands.run(f"areba-replay run {FILE} -c {CONFIGURATION} {COLUMNS}")
         _wait(commands, workers)
         commands.run(f"areba watch -c {CONFIGURATION} --once")
         commands.run(f"areba tail predictions -c {CONFIGURATION} --limit 1")
+        commands.run(f"areba explain payments {_last_alert(commands)} -c {CONFIGURATION}")
         commands.run(f"areba verify -c {CONFIGURATION}")
         if dashboard:
             say("The dashboard runs until Ctrl-C:")
             with contextlib.suppress(KeyboardInterrupt):
                 commands.run(f"areba dashboard -c {CONFIGURATION}")
+
+
+def _last_alert(commands: _Commands) -> str:
+    """Return the id of the last payment that was predicted as fraud.
+
+    Raises:
+        ArebaError: There is none.
+    """
+    lines = commands.output(f"areba tail predictions -c {CONFIGURATION} --limit {LOOKED_AT}").splitlines()
+    alerts = [value["id"] for line in lines if (value := json.loads(line)["value"])["predicted_class"] == 1]
+    if not alerts:
+        raise ArebaError(f"none of the newest {LOOKED_AT} payments was predicted as fraud")
+    return str(alerts[-1])
 
 
 def _wait(commands: _Commands, workers: ProcessWorkers) -> None:

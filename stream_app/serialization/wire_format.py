@@ -17,8 +17,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
+from stream_app.arrays import Bytes, Words
 from stream_app.errors import ConfigurationError
-from stream_app.records import Bytes, Example, Kind, Label, Mark, Metric, Outcome, Prediction, Words
+from stream_app.records import Example, Kind, Label, Mark, Metric, Outcome, Prediction
 from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
 
 CONFLUENT_MAGIC = b"\x00"

@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from stream_app.admin.saved_models.onnx_model import onnx_model
+from stream_app.config import LearnerSettings
+from stream_app.snapshot.model_file import ModelFile
 from tests.support.documents import ROOT, blocks
+from tests.support.learner_steps import learner
 
 TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
 COLUMNS = blocks((ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), "python")
+MODELS = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "python")
 OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")
+
+SHORTEST_LINES = 12
 
 
 def _run(program: str, folder: Path, given: str = "") -> list[str]:
@@ -31,7 +38,7 @@ def _run(program: str, folder: Path, given: str = "") -> list[str]:
 @pytest.mark.slow
 def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     """A learner of the tool who sees other lines than the page promises stops trusting the page."""
-    first, late, crash, _ = TUTORIAL
+    _, first, late, crash, *_ = TUTORIAL
     gmeans = {}
     for line in _run(first, tmp_path):
         labelled, learner, gmean = line.split()
@@ -44,6 +51,18 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(4)
+def test_the_shortest_program_runs_as_printed(tmp_path: Path) -> None:
+    """The first program that a newcomer runs without Kafka prints a prediction and a metric."""
+    program = TUTORIAL[0]
+    assert len(program.splitlines()) <= SHORTEST_LINES
+    prediction, metrics = _run(program, tmp_path)
+    assert prediction.startswith("Prediction(stream='pumps', id='pump-4999', learner='areba', champion=True, score=")
+    found = re.findall(r"\('(\w+)', ([\d.]+)\)", metrics)
+    assert [learner for learner, _ in found] == ["areba", "baseline"]
+    assert float(found[0][1]) > 0.85, metrics
+
+
+@pytest.mark.slow(4)
 def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
     """The last step of the tutorial is the first time that a reader sees the model learn."""
     documents = [
@@ -53,6 +72,19 @@ def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
     ]
     _run(TUTORIAL[-1], tmp_path, "".join(f"{json.dumps(document)}\n" for document in documents))
     assert imread(tmp_path / "gmean.png").std() > 0
+
+
+@pytest.mark.slow(5)
+def test_exported_models_predict_without_areba(tmp_path: Path) -> None:
+    """The two programs of models.md read the same model, so they print the same score."""
+    settings = LearnerSettings(method="baseline")
+    state = dict(learner(54, method="baseline").arrays())
+    file = ModelFile(state, settings, 54, {"learner": "own"})
+    (tmp_path / "champion.safetensors").write_bytes(file.to_bytes())
+    (tmp_path / "champion.onnx").write_bytes(onnx_model(file))
+    plain, other = (float(_run(program, tmp_path)[0]) for program in MODELS)
+    assert plain == pytest.approx(other, abs=1e-6)
+    assert plain != 0.5
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, Pointer, doubles_at, longs_at
 from stream_app.join import segments as join
@@ -15,7 +16,7 @@ from stream_app.pipeline.calibration import calibration_error, correct_label, co
 from stream_app.pipeline.decisions import decide
 from stream_app.pipeline.prequential import UNPREDICTED, power
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
-from stream_app.records import Longs, Operation, ThresholdKind
+from stream_app.records import Operation, ThresholdKind
 
 _MAJORITY = int(ThresholdKind.MAJORITY)
 

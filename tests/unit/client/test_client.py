@@ -46,7 +46,7 @@ def test_the_client_imports_neither_torch_nor_numba() -> None:
     assert {"torch", "numba", "confluent_kafka", "pydantic"}.isdisjoint(done.stdout.split())
 
 
-@pytest.mark.parametrize(("language", "most"), [("python", 19), ("java", 25)])
+@pytest.mark.parametrize(("language", "most"), [("python", 19), ("java", 42), ("js", 26)])
 def test_the_programs_for_subscribers_are_short(language: str, most: int) -> None:
     """To subscribe is easy; a longer program would say that it is not."""
     found = [block for block in blocks(PAGE, language) if "subscribe(" in block]
