@@ -181,6 +181,7 @@ class _DownloadBar:
     help="Send values in Confluent's wire format; the file has `name=value` lines for the client of the schema "
     "registry, with `url`.",
 )
+@click.option("--json", is_flag=True, help="Send values as JSON, for an application with that wire format.")
 @click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
@@ -254,7 +255,7 @@ def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as 
     if note:
         say(f"areba-replay: {note}", err=True)
     plan = fit_to_retention(plan, accepted_ms, now_ms)
-    plan = replace(plan, wire_format=wire_format_of(plan, options.registry_config))
+    plan = replace(plan, wire_format=wire_format_of(plan, options.registry_config, is_json=options.json))
     done = _send(plan, KafkaSender(servers, settings, options.partitions))
     if manifest is not None:
         done.save(manifest)

@@ -112,6 +112,7 @@ class RunOptions:
     conflicting_labels: float
     garbage: float
     manifest: Path | None
+    json: bool = False
     stream: str | None = None
     keep_times: bool | None = None
     file: FileOptions = field(default_factory=FileOptions)

@@ -9,7 +9,7 @@ from stream_app.errors import ConfigurationError, TopicError
 from stream_app.producers.plan import Plan
 from stream_app.records import Example, Label
 from stream_app.serialization.avro import newest
-from stream_app.serialization.wire_format import WireFormat, confluent, single_object
+from stream_app.serialization.wire_format import WireFormat, confluent, json_format, single_object
 
 
 def read_client_config(path: Path, option: str = "--client-config") -> dict[str, str]:
@@ -34,14 +34,16 @@ def read_client_config(path: Path, option: str = "--client-config") -> dict[str,
     return settings
 
 
-def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
-    """Return the format of a replay's values: Confluent's if there are settings of a schema registry.
+def wire_format_of(plan: Plan, registry_config: Path | None, *, is_json: bool = False) -> WireFormat:
+    """Return the format of a replay's values: JSON, or Confluent's if there are settings of a schema registry.
 
     Raises:
         ConfigurationError: A setting is wrong, or the registry gives no answer.
     """
     if registry_config is None:
-        return single_object()
+        return json_format() if is_json else single_object()
+    if is_json:
+        raise ConfigurationError("--registry-config: has no effect with --json")
     registry = open_registry(read_client_config(registry_config, "--registry-config"))
     topics = {Example: plan.examples_topic, Label: plan.labels_topic}
     return confluent(registry.schema_ids(topics, newest(), registers=True))
