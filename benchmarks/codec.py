@@ -10,8 +10,9 @@ import fastavro
 import numpy as np
 
 from benchmarks.rows import Row, faster, median_cpu_us
+from stream_app.arrays import pack_id
 from stream_app.record_columns import OUTCOME_ROW, PREDICTION_ROW, BinaryColumn, Rows
-from stream_app.records import Example, Outcome, OutcomeKind, Prediction, Side, pack_id
+from stream_app.records import Example, Outcome, OutcomeKind, Prediction, Side
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_rows

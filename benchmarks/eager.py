@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.learners.networks.autograd import require_one_thread  # before Torch: it sets the number of threads
-from stream_app.records import Floats
 
 # isort: split
 import torch

@@ -13,7 +13,7 @@ from benchmarks.eager import BUDGET, THETA, Stream
 from stream_app.learners.networks.dense import random_generator
 
 if TYPE_CHECKING:
-    from stream_app.records import Floats
+    from stream_app.arrays import Floats
 
 UNITS = 8
 LEAK = np.float32(0.01)

@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from stream_app import __version__, schemas
-from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
+from stream_app.config import Config
+from stream_app.pipeline.batch import TRACE_HEADER
+from stream_app.serialization import avro
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, RESEND_HEADERS
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "asyncapi.yaml"
@@ -28,25 +31,39 @@ ENCODING = (
     "then the record; or it has Confluent's wire format, or is JSON, if serialization.wire_format says so. "
     "x-json-schema names the JSON Schema of a message. Names of topics begin with the prefixes of the application's "
     "configuration, which are empty by default. Read with "
-    "isolation.level=read_committed. Write with Java's default partitioner (murmur2)."
+    "isolation.level=read_committed. Write with Java's default partitioner (murmur2). All records of a stream have one "
+    "key, so they are in one partition of each topic, in order; two topics have no common order. The fields in "
+    "x-identity tell the records of a topic apart, also when a reader reads a record twice; without such fields, use "
+    "partition and offset."
 )
+
+_TRACE = {TRACE_HEADER: {"type": "string", "description": "Trace context (W3C), copied from the input record."}}
+_RESENT = {
+    name: {"type": "string", "description": "Only of a record that areba dlq resend sent."} for name in RESEND_HEADERS
+}
 
 
 class _Channel(NamedTuple):
-    """A topic: the word of the glossary that describes it, the records on it, and whether the application reads it."""
+    """A topic: the word of the glossary that describes it, the records on it, and whether the application reads it.
+
+    `identity` has the fields, or headers, that tell its records apart.
+    """
 
     word: str
     messages: Sequence[str]
     is_input: bool
+    identity: Sequence[str]
 
 
 CHANNELS: Mapping[str, _Channel] = {
-    "examples": _Channel("Example", ("Example", "Mark"), is_input=True),
-    "labels": _Channel("Label", ("Label", "Mark"), is_input=True),
-    "predictions": _Channel("Prediction", ("Prediction",), is_input=False),
-    "outcomes": _Channel("Outcome", ("Outcome",), is_input=False),
-    "metrics": _Channel("Metric", ("Metric",), is_input=False),
-    "dead-letters": _Channel("Dead letter", ("DeadLetter",), is_input=False),
+    "examples": _Channel("Example", ("Example", "Mark"), is_input=True, identity=("stream", "id")),
+    "labels": _Channel("Label", ("Label", "Mark"), is_input=True, identity=("stream", "id", "revision")),
+    "predictions": _Channel("Prediction", ("Prediction",), is_input=False, identity=("stream", "id", "learner")),
+    "outcomes": _Channel(
+        "Outcome", ("Outcome",), is_input=False, identity=("stream", "outcome", "example_offset", "label_offset")
+    ),
+    "metrics": _Channel("Metric", ("Metric",), is_input=False, identity=()),
+    "dead-letters": _Channel("Dead letter", ("DeadLetter",), is_input=False, identity=DEAD_LETTER_HEADERS[:3]),
 }
 
 
@@ -78,6 +95,7 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
         },
         "defaultContentType": "application/vnd.apache.avro",
+        "servers": _servers(),
         "channels": {name: _channel(name, channel, meanings[channel.word]) for name, channel in CHANNELS.items()},
         "operations": {
             f"{'receive' if channel.is_input else 'send'}-{name}": {
@@ -86,7 +104,25 @@ def document() -> dict[str, Any]:
             }
             for name, channel in CHANNELS.items()
         },
-        "components": {"messages": _messages(meanings)},
+        "components": {"messages": _messages(meanings), "securitySchemes": {"scram": {"type": "scramSha512"}}},
+    }
+
+
+def _servers() -> dict[str, Any]:
+    """Return the brokers of the default configuration, and a cluster with users."""
+    return {
+        "local": {
+            "host": Config().kafka.bootstrap_servers,
+            "protocol": "kafka",
+            "description": "The brokers of kafka.bootstrap_servers, as the default configuration has them.",
+        },
+        "cluster": {
+            "host": "{host}:9093",
+            "protocol": "kafka-secure",
+            "description": "A cluster with users; the client settings of kafka.all choose another mechanism.",
+            "variables": {"host": {"default": "kafka.example"}},
+            "security": [{"$ref": "#/components/securitySchemes/scram"}],
+        },
     }
 
 
@@ -94,6 +130,7 @@ def _channel(name: str, channel: _Channel, meaning: str) -> dict[str, Any]:
     return {
         "address": name,
         "description": meaning,
+        "x-identity": [*channel.identity],
         "messages": {message: {"$ref": f"#/components/messages/{message}"} for message in channel.messages},
         "bindings": {"kafka": {"topic": name}},
     }
@@ -104,11 +141,14 @@ def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     published = newest_schemas()
     versions = dict(sorted(schemas.sources()))  # the newest of each type comes last
+    beginnings = {schema.record.__name__: schema.header.hex() for schema in avro.newest().values()}
     for name in dict.fromkeys(name for channel in CHANNELS.values() for name in channel.messages):
         if name in published:
             found[name] = {
                 "summary": published[name]["doc"],
                 "description": meanings[name],
+                "x-begins-with": beginnings[name],
+                "headers": {"type": "object", "properties": _TRACE | (_RESENT if name in {"Example", "Label"} else {})},
                 "payload": {"schemaFormat": AVRO, "schema": published[name]},
                 "x-json-schema": f"schemas/{name.lower()}.v{versions[name.lower()]}.schema.json",
                 "bindings": key,
@@ -117,7 +157,10 @@ def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
         "summary": "The key, the value and the headers of the input record, then these headers.",
         "description": meanings["Dead letter"],
         "contentType": "application/octet-stream",
-        "headers": {"type": "object", "properties": {name: {"type": "string"} for name in DEAD_LETTER_HEADERS}},
+        "headers": {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in DEAD_LETTER_HEADERS} | _TRACE,
+        },
     }
     return found
 

@@ -38,11 +38,9 @@ from stream_app.producers.retention import fit_to_retention, place_times
 from stream_app.producers.run_options import RunOptions, layout_options, take_file_options, wrong_rows_option
 from stream_app.producers.sources import COMMON_KEYS, stream_of
 from stream_app.producers.synthetic import CONCEPTS, SPEC_KEYS
-from stream_app.producers.target import check_topics, read_client_config, wire_format_of
+from stream_app.producers.target import Target, check_topics
+from stream_app.producers.target_options import take_target, target_options
 from stream_app.terminal import LogFormatter, Terminal, say, simple_table
-
-BOOTSTRAP_VARIABLES = ("AREBA__KAFKA__BOOTSTRAP_SERVERS", "AREBA_KAFKA__BOOTSTRAP_SERVERS")
-TOPIC_PREFIX_VARIABLES = ("AREBA__KAFKA__INPUT_PREFIX", "AREBA__KAFKA__TOPIC_PREFIX")
 
 INTERRUPTED_EXIT_CODE = 130
 """The status that shells report for a program that Ctrl-C ended."""
@@ -157,31 +155,7 @@ class _DownloadBar:
     default=None,
     help="Keep a file's event times, or move them so that the last is now.  [default: keep what the topics accept]",
 )
-@click.option(
-    "--bootstrap-servers",
-    envvar=BOOTSTRAP_VARIABLES,
-    help=f"Addresses of Kafka brokers; by default {BOOTSTRAP_VARIABLES[0]}.",
-)
-@click.option(
-    "--topic-prefix",
-    envvar=TOPIC_PREFIX_VARIABLES,
-    default="",
-    help="Prefix of the topic names `examples` and `labels`.",
-)
-@click.option("--examples-topic", help="Full name of the topic of examples, without the prefix.")
-@click.option("--labels-topic", help="Full name of the topic of labels, without the prefix.")
-@click.option(
-    "--client-config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File of librdkafka settings, `name=value` lines: security, passwords, compression.",
-)
-@click.option(
-    "--registry-config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Send values in Confluent's wire format; the file has `name=value` lines for the client of the schema "
-    "registry, with `url`.",
-)
-@click.option("--json", is_flag=True, help="Send values as JSON, for an application with that wire format.")
+@target_options
 @click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
@@ -240,23 +214,21 @@ def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as 
     A file is read in constant memory, and sent in the order of its event times; temporary files in TMPDIR take two
     to four times its space. Missing values are empty cells, NA, N/A, NaN, null and none.
     """
+    target = take_target(values)
     options = RunOptions(file=take_file_options(values), **values)
-    manifest, servers = options.manifest, options.bootstrap_servers
+    manifest = options.manifest
     if manifest is not None and not manifest.absolute().parent.is_dir():
         raise ConfigurationError(f"--manifest {manifest}: no such folder")
-    if not servers:
-        raise ConfigurationError(f"no Kafka: give --bootstrap-servers or set {BOOTSTRAP_VARIABLES[0]}")
-    settings = read_client_config(options.client_config) if options.client_config else {}
-    cluster = KafkaCluster(servers, settings).require_broker()
-    accepted_ms = check_topics(cluster, options.topics, options.partitions)
-    plan = replace(_read_plan(options), options=_options_as_text())
+    cluster = KafkaCluster(target.bootstrap_servers, target.settings).require_broker()
+    accepted_ms = check_topics(cluster, target.topics, options.partitions)
+    plan = replace(_read_plan(options, target), options=_options_as_text())
     now_ms = SystemClock().now_ms()
     plan, note = place_times(plan, accepted_ms, now_ms, keeps=options.keep_times)
     if note:
         say(f"areba-replay: {note}", err=True)
     plan = fit_to_retention(plan, accepted_ms, now_ms)
-    plan = replace(plan, wire_format=wire_format_of(plan, options.registry_config, is_json=options.json))
-    done = _send(plan, KafkaSender(servers, settings, options.partitions))
+    plan = replace(plan, wire_format=target.wire_format())
+    done = _send(plan, KafkaSender(target.bootstrap_servers, target.sender_settings, options.partitions))
     if manifest is not None:
         done.save(manifest)
     print_summary(done, Terminal())
@@ -284,12 +256,12 @@ def describe_command(path: Path, stream: str | None, limit: int | None, **values
         say(line)
 
 
-def _read_plan(options: RunOptions) -> Plan:
+def _read_plan(options: RunOptions, target: Target) -> Plan:
     """Return the plan; show a progress bar while files are read."""
     if not options.has_files:
-        return options.plan(Reading(options=options.file))
+        return options.plan(Reading(options=options.file), target)
     with reading_bar(options.file) as reading:
-        return options.plan(reading)
+        return options.plan(reading, target)
 
 
 def _options_as_text() -> dict[str, str]:

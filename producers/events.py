@@ -12,7 +12,7 @@ from stream_app.producers.draws import Draws
 from stream_app.producers.faults import GARBAGE_MAX_BYTES
 from stream_app.producers.plan import Plan, StreamPlan
 from stream_app.producers.schedule import GARBAGE, MARK, Schedule, sorted_schedule
-from stream_app.records import Mark, MarkKind, Side
+from stream_app.records import Example, Mark, MarkKind, Side
 from stream_app.serialization.codec import encode
 from stream_app.serialization.encode import encode_examples, encode_labels
 
@@ -80,6 +80,10 @@ def _values(
     if content == GARBAGE:
         return _garbage(Draws("replay", plan.seed, stream.stream, "garbage bytes"), numbers.tolist())
     ids = _ids(plan, stream, numbers)
+    if side == Side.EXAMPLES and stream.data.values is not None:
+        rows_of_values = stream.data.values.rows(numbers % len(stream.data))
+        examples = (Example(stream.stream, id_, values=values) for id_, values in zip(ids, rows_of_values, strict=True))
+        return [encode(example, plan.wire_format) for example in examples]
     if side == Side.EXAMPLES:
         features = stream.data.features[numbers % len(stream.data)]
         return encode_examples(stream.stream, ids, features, plan.wire_format)

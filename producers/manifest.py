@@ -99,7 +99,7 @@ class StreamManifest:
         stream: The name of the stream, which is the key of its records.
         data: The name of the data set, or the description of the synthetic stream.
         source: `shipped`, `published`, `synthetic` or `file`.
-        features: The number of features of an example.
+        features: The number of features of an example, or of its columns.
         loops: How many times the data was sent, end to end.
         id_prefix: The beginning of all ids.
         start_ms: Event time of example 0.

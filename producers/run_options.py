@@ -14,6 +14,7 @@ from stream_app.producers.files.layout import FileOptions
 from stream_app.producers.files.source import Reading
 from stream_app.producers.plan import Plan, uniform_plan
 from stream_app.producers.sources import is_file_name, parse_source
+from stream_app.producers.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -90,12 +91,6 @@ class RunOptions:
     """The options of `areba-replay run`; its help explains them."""
 
     names: tuple[str, ...]
-    bootstrap_servers: str | None
-    topic_prefix: str
-    examples_topic: str | None
-    labels_topic: str | None
-    client_config: Path | None
-    registry_config: Path | None
     partitions: int | None
     rate: str
     speed: float | None
@@ -112,7 +107,6 @@ class RunOptions:
     conflicting_labels: float
     garbage: float
     manifest: Path | None
-    json: bool = False
     stream: str | None = None
     keep_times: bool | None = None
     file: FileOptions = field(default_factory=FileOptions)
@@ -122,17 +116,12 @@ class RunOptions:
         """Whether a name is that of a file."""
         return any(is_file_name(name.partition(":")[0]) for name in self.names)
 
-    @property
-    def topics(self) -> tuple[str, str]:
-        """The full names of the topics of examples and labels."""
-        prefix = self.topic_prefix
-        return self.examples_topic or f"{prefix}examples", self.labels_topic or f"{prefix}labels"
-
-    def plan(self, reading: Reading) -> Plan:
+    def plan(self, reading: Reading, target: Target) -> Plan:
         """Return the plan of the replay.
 
         Args:
             reading: How files are read.
+            target: Where it is sent.
 
         Raises:
             ConfigurationError: An option is wrong.
@@ -142,9 +131,10 @@ class RunOptions:
             raise ConfigurationError(f"options about files need a file: {', '.join(self.names)} is none")
         if self.stream is not None and len(self.names) > 1:
             raise ConfigurationError("--stream is the name of one stream; for several, write NAME:stream=...")
-        sources = [parse_source(name, limit=self.limit, reading=reading) for name in self.names]
-        if self.stream is not None:
-            sources = [replace(source, stream=self.stream) for source in sources]
+        sources = [
+            parse_source(name, limit=self.limit, reading=reading, stream=self.stream, input_of=target.input_of)
+            for name in self.names
+        ]
         plan = uniform_plan(
             sources,
             label_delay=self.label_delay,
@@ -154,12 +144,11 @@ class RunOptions:
             interval_ms=self.interval_ms,
             seed=self.seed,
         )
-        examples, labels = self.topics
         return replace(
             plan,
             start_ms=self.start_ms,
-            examples_topic=examples,
-            labels_topic=labels,
+            examples_topic=target.examples_topic,
+            labels_topic=target.labels_topic,
             rate=_parse_rate(self.rate),
             speed=self.speed,
         )

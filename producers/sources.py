@@ -7,13 +7,14 @@ payments.csv:limit=5000                        a file of one's own
 """
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stream_app.errors import DataSetError
+from stream_app.errors import ConfigurationError, DataSetError
 from stream_app.producers import datasets
 from stream_app.producers.datasets.base import DataSet
-from stream_app.producers.files.layout import FileOptions
+from stream_app.producers.files.layout import ANY_INPUT, FileOptions, StreamInput
 from stream_app.producers.files.source import Reading, read_file
 from stream_app.producers.synthetic import CONCEPTS, SPEC_KEYS, parse_spec, synthetic
 
@@ -21,6 +22,11 @@ COMMON_KEYS = ("stream", "limit", "interval_ms")
 
 NO_READING = Reading(options=FileOptions())
 """How a file is read about which nothing is said."""
+
+
+def any_input(_stream: str) -> StreamInput:
+    """Say nothing about a stream."""
+    return ANY_INPUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,12 @@ class Source:
 
 
 def parse_source(
-    text: str, data_dir: Path | None = None, limit: int | None = None, reading: Reading = NO_READING
+    text: str,
+    data_dir: Path | None = None,
+    limit: int | None = None,
+    reading: Reading = NO_READING,
+    stream: str | None = None,
+    input_of: Callable[[str], StreamInput] = any_input,
 ) -> Source:
     """Load, make or read the stream that a text describes.
 
@@ -48,9 +59,11 @@ def parse_source(
         data_dir: As in `datasets.load`.
         limit: The largest number of examples, unless the text gives a limit; of a file, of its first rows.
         reading: How a file is read.
+        stream: The name of the stream; None: as the text says.
+        input_of: Says what the configuration says about a stream; may raise `ConfigurationError`.
 
     Raises:
-        ConfigurationError: An option does not fit the file.
+        ConfigurationError: An option does not fit the file, or the data the configuration.
         DataSetError: A name, key or value is unknown (the message names the nearest), or the data cannot be loaded.
     """
     name, rest = (text, "") if Path(text).is_file() else text.partition(":")[::2]
@@ -59,11 +72,11 @@ def parse_source(
     own = [(key, value) for key, _, value in options if key not in COMMON_KEYS]
     limit = _positive(text, "limit", common["limit"]) if "limit" in common else limit
     interval_ms = _positive(text, "interval_ms", common["interval_ms"]) if "interval_ms" in common else None
-    default = name
+    stream = stream or common.get("stream") or (stream_of(Path(name)) if is_file_name(name) else name)
+    configured = input_of(stream)
     if is_file_name(name):
         _refuse_unknown(text, own, COMMON_KEYS)
-        data = read_file(Path(name), replace(reading, limit=limit))
-        default = stream_of(Path(name))
+        data = read_file(Path(name), replace(reading, limit=limit), configured)
     elif name in CONCEPTS:
         _refuse_unknown(text, own, (*SPEC_KEYS, *COMMON_KEYS))
         data = synthetic(parse_spec(f"{name}:" + ",".join(f"{key}={value}" for key, value in own)))
@@ -71,7 +84,9 @@ def parse_source(
         datasets.find(name, CONCEPTS)
         _refuse_unknown(text, own, COMMON_KEYS)
         data = datasets.load(name, data_dir)
-    return Source(common.get("stream", default), data if limit is None else data.prefix(limit), interval_ms)
+    if configured.columns and data.values is None:
+        raise ConfigurationError(f"{text}: has arrays of features, and the stream {stream} has columns")
+    return Source(stream, data if limit is None else data.prefix(limit), interval_ms)
 
 
 def is_file_name(name: str) -> bool:

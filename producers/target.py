@@ -1,15 +1,19 @@
 """The target of a replay: the settings of its clients, the topics, and the format of values."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_app.backends.base import Cluster
 from stream_app.backends.kafka.registry.client import open_registry
 from stream_app.backends.retention import UNLIMITED_MS, before_max_of, retention_of
+from stream_app.cli.schemas import with_schemas
+from stream_app.config import Config, or_nearest
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.producers.plan import Plan
+from stream_app.producers.files.layout import ANY_INPUT, StreamInput
 from stream_app.records import Example, Label
 from stream_app.serialization.avro import newest
-from stream_app.serialization.wire_format import WireFormat, confluent, json_format, single_object
+from stream_app.serialization.wire_format import WireFormat, confluent, format_of, single_object
 
 
 def read_client_config(path: Path, option: str = "--client-config") -> dict[str, str]:
@@ -34,19 +38,62 @@ def read_client_config(path: Path, option: str = "--client-config") -> dict[str,
     return settings
 
 
-def wire_format_of(plan: Plan, registry_config: Path | None, *, is_json: bool = False) -> WireFormat:
-    """Return the format of a replay's values: JSON, or Confluent's if there are settings of a schema registry.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a replay is sent, and in which form.
 
-    Raises:
-        ConfigurationError: A setting is wrong, or the registry gives no answer.
+    Attributes:
+        bootstrap_servers: Addresses of some brokers.
+        examples_topic: The full name of the topic of examples.
+        labels_topic: The full name of the topic of labels.
+        settings: Settings of every client.
+        sender_settings: Settings of the producer.
+        registry_config: The file with the settings of the schema registry; None: values have no ids of a registry.
+        config: The application's configuration; None: not given.
     """
-    if registry_config is None:
-        return json_format() if is_json else single_object()
-    if is_json:
-        raise ConfigurationError("--registry-config: has no effect with --json")
-    registry = open_registry(read_client_config(registry_config, "--registry-config"))
-    topics = {Example: plan.examples_topic, Label: plan.labels_topic}
-    return confluent(registry.schema_ids(topics, newest(), registers=True))
+
+    bootstrap_servers: str
+    examples_topic: str
+    labels_topic: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    sender_settings: Mapping[str, str] = field(default_factory=dict)
+    registry_config: Path | None = None
+    config: Config | None = None
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        """The full names of the topics of examples and labels."""
+        return self.examples_topic, self.labels_topic
+
+    def input_of(self, stream: str) -> StreamInput:
+        """Return what the configuration says about a stream.
+
+        Raises:
+            ConfigurationError: It has no such stream, and the application refuses unknown streams.
+        """
+        if self.config is None:
+            return ANY_INPUT
+        found = self.config.streams.get(stream)
+        if found is not None:
+            return StreamInput(columns=found.columns, missing_values=found.missing_values, features=found.features)
+        if self.config.unknown_streams == "dead-letter":
+            hint = or_nearest(stream, self.config.streams)
+            raise ConfigurationError(f"the configuration has no stream {stream!r}{hint} (--stream)")
+        return ANY_INPUT
+
+    def wire_format(self) -> WireFormat:
+        """Return the format of values: that of the configuration, or Confluent's with settings of a registry.
+
+        Raises:
+            ConfigurationError: A setting is wrong, or the registry gives no answer.
+        """
+        if self.config is not None:
+            return format_of(with_schemas(self.config, registers=True)[0].serialization)
+        if self.registry_config is None:
+            return single_object()
+        registry = open_registry(read_client_config(self.registry_config, "--registry-config"))
+        topics = {Example: self.examples_topic, Label: self.labels_topic}
+        return confluent(registry.schema_ids(topics, newest(), registers=True))
 
 
 def check_topics(cluster: Cluster, names: tuple[str, str], partitions: int | None = None) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stream_app import schemas
-from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Header, Headers, Integers, Longs, Mark, Words
+from stream_app.arrays import NO_LONG, Bytes, Floats, Integers, Longs, Words
+from stream_app.records import ID_WORDS, Header, Headers, Mark
 
 Cell: TypeAlias = bytes | None
 

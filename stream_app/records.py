@@ -1,4 +1,4 @@
-"""The records of every topic: one by one, as people and tools see them, and in columns, as the stages use them.
+"""The records of every topic, one by one, as people and tools see them; `record_columns` has them in columns.
 
 Event time is the CreateTime of an input record, in milliseconds since 1970. An output has the event time of the record
 that caused it as a field; its own timestamp is the time at which the log took it. Class 1 is positive.
@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 MAX_ID_BYTES = 64
 """Most bytes of an id in UTF-8: it fits 8 machine words. Usual ids (UUIDs, ULIDs, card tokens) are shorter."""
@@ -32,11 +29,6 @@ Headers: TypeAlias = Mapping[int, Sequence[Header]]
 UNREADABLE_HEADERS: Sequence[Header] = (("areba.headers.unreadable", None),)
 """Stands for the headers of a record if a header's name is not UTF-8: clients then cannot read any header."""
 
-Floats: TypeAlias = NDArray[np.float32]
-Longs: TypeAlias = NDArray[np.int64]
-Integers: TypeAlias = NDArray[np.int32]
-Bytes: TypeAlias = NDArray[np.uint8]
-Words: TypeAlias = NDArray[np.uint64]
 Value: TypeAlias = bool | int | float | str | None  # of a column; None: it is missing
 
 
@@ -393,22 +385,3 @@ class Act:
     partitions: int = 0
     part: int = 0
     parts: int = 1
-
-
-NO_LONG = np.iinfo(np.int64).min
-"""Stands for null in a column of longs."""
-
-
-def pack_id(text: str) -> Words:
-    """Return an id as `ID_WORDS` uint64 words.
-
-    Raises:
-        ValueError: The id is empty, or has more than `MAX_ID_BYTES` in UTF-8.
-    """
-    raw = text.encode()
-    if not 1 <= len(raw) <= MAX_ID_BYTES:
-        raise ValueError(f"an id has 1 to {MAX_ID_BYTES} bytes, not {len(raw)}")
-    words = np.zeros(ID_WORDS, dtype="<u8")
-    words[0] = len(raw)
-    words[1:].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
-    return words

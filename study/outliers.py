@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Operations
 from stream_app.learners.factory import build
-from stream_app.records import ID_WORDS, Floats, Operation
+from stream_app.records import ID_WORDS, Operation
 
 LENGTH, DRIFT, OUTLIER_AT = 6_000, 2_000, 1_000
 SEEDS = 5

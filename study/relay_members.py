@@ -18,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import LearnerSettings
 from stream_app.learners.factory import build
-from stream_app.records import ID_WORDS, Floats, Operation
+from stream_app.records import ID_WORDS, Operation
 from stream_app.terminal import say
 from study.relay import verdicts
 from study.relay_development import FIRST_SEED, STREAMS

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import ensemble, forest, imblearn, linear_model, optim, preprocessing, tree
 
-from stream_app.records import Floats
+from stream_app.arrays import Floats
 
 BALANCED = {0: 0.5, 1: 0.5}
 """The class frequencies that the samplers aim at."""

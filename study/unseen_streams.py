@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import LearnerSettings
 from stream_app.producers.datasets.base import DataSet
 from stream_app.producers.synthetic import Drift
-from stream_app.records import Floats
 from study.run.experiment import Experiment, Run, StreamChoice, load_all
 from study.run.streams import data_of, made
 

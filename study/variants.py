@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.learners.networks.dense import random_generator
-from stream_app.records import Floats
 
 HIDDEN = (8,)
 """Hidden units, as in the paper except for MNIST."""

@@ -20,6 +20,7 @@ from benchmarks.peers.inputs import tiled
 from benchmarks.rows import Row
 from benchmarks.way import DELAY_EXAMPLES
 from ops.local_kafka.cluster import start as start_kafka
+from stream_app.arrays import Floats
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -30,7 +31,7 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
-from stream_app.records import Floats, Label
+from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.worker.ports import Ports

@@ -35,6 +35,9 @@ TIMEOUT_S = 300.0
 
 POLL_S = 1.0
 
+LOOKED_AT = 1_000
+"""The newest predictions among which an alert is looked for."""
+
 
 class _Commands:
     """Runs commands in the folder of the demo, and prints them."""
@@ -105,15 +108,29 @@ def main(bootstrap_servers: str | None, payments: int, *, dashboard: bool) -> No
         stack.callback(workers.stop)
         say(f"$ areba run -c {CONFIGURATION} &")
         workers.start("worker-1")
-        commands.run(f"areba-replay run {FILE} --stream payments {COLUMNS}")
+        commands.run(f"areba-replay run {FILE} -c {CONFIGURATION} {COLUMNS}")
         _wait(commands, workers)
         commands.run(f"areba watch -c {CONFIGURATION} --once")
         commands.run(f"areba tail predictions -c {CONFIGURATION} --limit 1")
+        commands.run(f"areba explain payments {_last_alert(commands)} -c {CONFIGURATION}")
         commands.run(f"areba verify -c {CONFIGURATION}")
         if dashboard:
             say("The dashboard runs until Ctrl-C:")
             with contextlib.suppress(KeyboardInterrupt):
                 commands.run(f"areba dashboard -c {CONFIGURATION}")
+
+
+def _last_alert(commands: _Commands) -> str:
+    """Return the id of the last payment that was predicted as fraud.
+
+    Raises:
+        ArebaError: There is none.
+    """
+    lines = commands.output(f"areba tail predictions -c {CONFIGURATION} --limit {LOOKED_AT}").splitlines()
+    alerts = [value["id"] for line in lines if (value := json.loads(line)["value"])["predicted_class"] == 1]
+    if not alerts:
+        raise ArebaError(f"none of the newest {LOOKED_AT} payments was predicted as fraud")
+    return str(alerts[-1])
 
 
 def _wait(commands: _Commands, workers: ProcessWorkers) -> None:

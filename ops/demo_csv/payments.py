@@ -5,7 +5,10 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-NAMES = ("transaction", "date", "amount", "account_age_days", "payments_of_the_day", "country", "is_fraud", "known_at")
+NAMES = (
+    "transaction", "date", "amount", "account_age_days", "payments_of_the_day", "country", "merchant", "hour",
+    "is_fraud", "known_at",
+)  # fmt: skip
 
 FRAUD_SHARE = 0.02
 
@@ -13,6 +16,14 @@ MEAN_GAP_S = 60.0
 """Seconds between two payments: 10,000 of them span a week, which topics accept by default."""
 
 MEDIAN_DELAY_S = 6 * 3_600.0
+
+UNKNOWN_AGE_SHARE = 0.1
+"""The share of payments whose account has no known age."""
+
+MERCHANTS = 300
+
+_FRAUD_COUNTRIES = ("DE", "US", "US", "BR")
+_COUNTRIES = ("DE", "DE", "DE", "FR", "IT", "NL", "US")
 
 
 def write_payments(path: Path, count: int, seed: int = 1) -> None:
@@ -29,7 +40,10 @@ def write_payments(path: Path, count: int, seed: int = 1) -> None:
             amount = numbers.lognormvariate(5.5 if is_fraud else 3.5, 1.0)
             age = numbers.randrange(1, 90 if is_fraud else 2_000)
             often = numbers.randrange(1, 12 if is_fraud else 5)
-            country = numbers.choice(("DE", "FR", "IT", "NL"))
-            label = "yes" if is_fraud else "no"
+            country = numbers.choice(_FRAUD_COUNTRIES if is_fraud else _COUNTRIES)
+            merchant = f"m{int(MERCHANTS * numbers.random() ** 2)}"
+            values = (
+                f"{amount:.2f}", "" if numbers.random() < UNKNOWN_AGE_SHARE else age, often, country, merchant, at.hour
+            )  # fmt: skip
             times = (at.isoformat(timespec="seconds"), known_at.isoformat(timespec="seconds"))
-            writer.writerow((f"t{number}", times[0], f"{amount:.2f}", age, often, country, label, times[1]))
+            writer.writerow((f"t{number}", times[0], *values, "yes" if is_fraud else "no", times[1]))

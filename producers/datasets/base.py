@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import DataSetError
+from stream_app.producers.datasets.column_values import ColumnValues
 from stream_app.producers.datasets.files import PublishedFile, ShippedFile
 
 Rows: TypeAlias = NDArray[Any]
@@ -42,6 +43,7 @@ class DataSet:
         times_ms: int64 `[n]`, event times since 1970, ascending; None: one example in each interval.
         label_times_ms: int64 `[n]`, when the label was known, since 1970; None: after a delay.
         ids: bytes `[n]`, ids in UTF-8; None: a replay makes them.
+        values: The values of the examples by column, instead of `features`, which then has no columns.
 
     An array may be a memory map.
     """
@@ -61,6 +63,7 @@ class DataSet:
     times_ms: NDArray[np.int64] | None = None
     label_times_ms: NDArray[np.int64] | None = None
     ids: NDArray[np.bytes_] | None = None
+    values: ColumnValues | None = None
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -71,6 +74,8 @@ class DataSet:
         pieces = (self.features[first : first + _PIECE_ROWS] for first in range(0, n, _PIECE_ROWS))
         if not all(np.isfinite(piece).all() for piece in pieces):
             raise DataSetError(f"{self.name}: features must be finite")
+        if self.values is not None and (len(self.values) != n or self.features.shape[1]):
+            raise DataSetError(f"{self.name}: values by column must be {n}, without features")
         if self.label_times_ms is not None and self.times_ms is None:
             raise DataSetError(f"{self.name}: times of labels need times of examples")
         for labels in (self.labels, self.clean_labels):
@@ -82,8 +87,8 @@ class DataSet:
 
     @property
     def dimension(self) -> int:
-        """The number of features of an example."""
-        return int(self.features.shape[1])
+        """The number of features of an example, or of its columns."""
+        return int(self.features.shape[1]) if self.values is None else len(self.values.columns)
 
     @property
     def length_ms(self) -> int:
@@ -102,6 +107,7 @@ class DataSet:
             times_ms=None if self.times_ms is None else self.times_ms[:count],
             label_times_ms=None if self.label_times_ms is None else self.label_times_ms[:count],
             ids=None if self.ids is None else self.ids[:count],
+            values=None if self.values is None else self.values.prefix(count),
             drift_kind=self.drift_kind if drifts else None,
             drift_step=self.drift_step if drifts else None,
         )

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TypeAlias
 
-from stream_app.records import MAX_ID_BYTES
+from stream_app.records import MAX_ID_BYTES, Value
 
 Cell: TypeAlias = object
 """Text, a number, a boolean, a date, a time, or None; a nested value of JSON or Parquet is nothing that is used."""
@@ -20,6 +20,9 @@ _MAX_FLOAT32 = 3.4028234663852886e38
 
 _MAX_MS = 253_402_300_800_000
 """The end of the year 9999, in milliseconds since 1970."""
+
+_LARGEST_LONG = 2**63
+"""The smallest whole number that is too large for a value."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = _EPOCH.replace(tzinfo=None)
@@ -37,6 +40,7 @@ class Fault(StrEnum):
 
     MISSING = "missing value"
     NOT_A_NUMBER = "not a number"
+    NOT_A_CATEGORY = "not a category"
     NOT_A_TIME = "unreadable time"
     NOT_A_CLASS = "unknown label"
     BAD_ID = "bad id"
@@ -112,6 +116,32 @@ def is_number(cell: Cell, *, decimal_comma: bool = False) -> bool:
 def is_boolean(cell: Cell) -> bool:
     """Return whether a cell is true or false."""
     return isinstance(cell, bool) or (isinstance(cell, str) and cell.strip().casefold() in _BOOLEANS)
+
+
+def category_of(cell: Cell) -> Value:
+    """Return a cell as a category: text without spaces around it, or a whole number; None if the cell is empty.
+
+    `NA` is a category, such as the country: what else stands for a missing value is a setting of the stream.
+
+    Raises:
+        CellError: The cell is neither text nor a whole number.
+    """
+    if isinstance(cell, str):
+        text = cell.strip()
+        if any(map(_is_surrogate, text)):
+            raise CellError(Fault.NOT_A_CATEGORY, f"{shown(cell)} is not UTF-8")
+        return text or None
+    if cell is None or cell != cell:  # noqa: PLR0124  (only NaN differs from itself)
+        return None
+    if isinstance(cell, bool):
+        return cell
+    if isinstance(cell, int | float | Decimal) and -_LARGEST_LONG <= cell < _LARGEST_LONG and cell == int(cell):
+        return int(cell)
+    raise CellError(Fault.NOT_A_CATEGORY, f"{shown(cell)} is no category: neither text nor a whole number")
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
 
 
 def id_of(cell: Cell) -> bytes:

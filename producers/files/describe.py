@@ -1,18 +1,22 @@
 """What a file holds, and the configuration of a stream for it."""
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from stream_app.backends.retention import LATE_MS, date, duration
 from stream_app.config.task_settings import MAX_HELD, JoinSettings
 from stream_app.config.values import DAY_MS, MAX_MS
+from stream_app.producers.files.cells import TimeUnit
 from stream_app.producers.files.figures import ColumnFigures, Delays, Kind, Pending
-from stream_app.producers.files.layout import NO_TIME, Example, Layout
-from stream_app.producers.files.readers import Sample, open_file
+from stream_app.producers.files.layout import NO_TIME, Example, FileOptions, Layout, decimal_comma_note, index_of
+from stream_app.producers.files.proposal import MAX_NAMED, Proposal, column_lines, propose, provisional_input
+from stream_app.producers.files.readers import Reader, Sample, open_file
 from stream_app.producers.files.source import Reading, batches, examples_of
 from stream_app.producers.files.wrong_rows import WrongRows
 from stream_app.producers.retention import RETENTION_SHARE, retention_for
@@ -31,7 +35,9 @@ class Description:
         wrong: The rows that could not be sent.
         rows: The number of rows.
         columns: Figures of each column.
-        features: The names of the columns of features.
+        proposal: The columns that they suggest for the stream.
+        command: The options of `areba-replay run` that were given.
+        hints: Columns that further options may name, one line each.
         classes: Rows without wrong cells by class: 0, 1, and -1 without a label.
         classes_note: Which labels are which class.
         first_ms: The first event time; None: there are none.
@@ -48,7 +54,9 @@ class Description:
     wrong: tuple[str, ...]
     rows: int
     columns: tuple[ColumnFigures, ...]
-    features: tuple[str, ...]
+    proposal: Proposal
+    command: str
+    hints: tuple[str, ...]
     classes: Counter[int]
     classes_note: str
     first_ms: int | None
@@ -91,12 +99,10 @@ def describe(path: Path, reading: Reading) -> Description:
     """
     with open_file(path, reading.options.delimiter) as reader, Pending() as pending:
         sample = Sample.of(reader)
-        layout = Layout(reader, sample, reading.options)
+        columns = _columns(reader, sample, reading.options)
+        used = _used(columns, reading.options)
+        layout = Layout(reader, sample, replace(reading.options, features=None), provisional_input(used))
         wrong = WrongRows(str(path), reader.place, is_skipped=True)
-        columns = [
-            ColumnFigures(name, Kind.of(sample.column(index), decimal_comma=layout.decimal_comma), layout.decimal_comma)
-            for index, name in enumerate(reader.names)
-        ]
         times, classes, rows = _Times(pending), Counter[int](), 0
         for batch in batches(reader, reading):
             rows += len(batch)
@@ -115,7 +121,9 @@ def describe(path: Path, reading: Reading) -> Description:
             wrong=tuple(wrong.report(rows)),
             rows=rows,
             columns=tuple(columns),
-            features=layout.features,
+            proposal=propose(used),
+            command=_command(path, reading.options, has_wrong_rows=bool(len(wrong))),
+            hints=tuple(_hints(columns, reading.options)),
             classes=classes,
             classes_note=layout.classes_note,
             first_ms=times.first_ms,
@@ -126,6 +134,66 @@ def describe(path: Path, reading: Reading) -> Description:
             ttl_ms=ttl_ms,
             pending=0 if ttl_ms is None else pending.most(ttl_ms + lead_ms),
         )
+
+
+def _columns(reader: Reader, sample: Sample, options: FileOptions) -> list[ColumnFigures]:
+    """Return empty figures for each column."""
+    has_comma = (
+        bool(decimal_comma_note(reader.names, sample)) if options.decimal is None else options.decimal == "comma"
+    )
+    return [
+        ColumnFigures(name, Kind.of(sample.column(index), decimal_comma=has_comma), has_comma)
+        for index, name in enumerate(reader.names)
+    ]
+
+
+def _used(columns: Sequence[ColumnFigures], options: FileOptions) -> list[ColumnFigures]:
+    """Return the columns that may be those of the stream.
+
+    Raises:
+        ConfigurationError: `--features` names a column that the file does not have, or no column is left.
+    """
+    names = [column.name for column in columns]
+    if options.features is not None:
+        return [columns[index_of(names, name, "--features")] for name in options.features]
+    others = {options.id, options.time, options.label, options.label_time}
+    return [column for column in columns if column.name not in others]
+
+
+def _command(path: Path, options: FileOptions, *, has_wrong_rows: bool) -> str:
+    """Return the file and the options with which `areba-replay run` sends it."""
+    named = (
+        ("--id", options.id),
+        ("--time", options.time),
+        ("--label", options.label),
+        *(("--positive", text) for text in options.positive),
+        *(("--negative", text) for text in options.negative),
+        ("--label-time", options.label_time),
+        ("--delimiter", "tab" if options.delimiter == "\t" else options.delimiter),
+        ("--decimal", options.decimal),
+        ("--time-unit", None if options.time_unit is TimeUnit.AUTO else options.time_unit.value),
+        ("--wrong-rows", "skip" if has_wrong_rows else None),
+    )
+    words = [str(path), *(word for name, value in named if value is not None for word in (name, value))]
+    return shlex.join(words)
+
+
+def _hints(columns: Sequence[ColumnFigures], options: FileOptions) -> Iterator[str]:
+    """Yield columns that look like ids, times or labels, if no option names any."""
+    if options.time is None and (times := [column.name for column in columns if column.kind is Kind.TIME]):
+        yield f"--time may be, and --label-time: {', '.join(times)}"
+    if options.label is None:
+        for column in columns:
+            values: Counter[Any] = column.numbers if column.kind is Kind.NUMBER else column.categories
+            if len(values) == 2:
+                rarer = min(values, key=lambda value: (values[value], str(value)))
+                text = f"{rarer:g}" if isinstance(rarer, float) else rarer
+                yield f"--label may be {shlex.quote(column.name)}, --positive {shlex.quote(text)}"
+    if options.id is None:
+        texts = (column for column in columns if column.kind is Kind.TEXT and not column.missing)
+        ids = [column.name for column in texts if column.count == column.categories.total() == len(column.categories)]
+        if ids:
+            yield f"--id may be {', '.join(ids)}"
 
 
 def _rounded_up(milliseconds: float) -> int:
@@ -144,24 +212,41 @@ def configuration(found: Description, stream: str, now_ms: int) -> Iterator[str]
         stream: The name of the stream.
         now_ms: The time, from which the age of the records is counted.
     """
-    yield from (f"# {line}".rstrip() for line in _comments(found, now_ms))
-    pending = min(MAX_HELD, max(1_000, _two_digits_up(found.pending * _MARGIN)))
-    join = {} if found.ttl_ms is None else {"ttl_ms": found.ttl_ms, "max_pending_per_stream": pending}
-    settings = {
-        "application": {"id": "my-app", "instance": "worker-1"},
-        "streams": {stream: {"features": len(found.features), "learning_rate": 0.01}},
-        "learners": {
-            "areba": {"method": "areba", "budget": 20, "scaler": "standard"},
-            "baseline": {"method": "baseline", "scaler": "standard"},
-        },
-        **({"join": join} if join else {}),
-    }
-    yield from yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, allow_unicode=True).splitlines()
+    yield from (f"# {line}".rstrip() for line in _comments(found, stream, now_ms))
+    yield from _dumped({"application": {"id": "my-app", "instance": "worker-1"}})
+    yield "streams:"
+    yield f"  {yaml.safe_dump({stream: {}}, allow_unicode=True, width=10_000).strip().removesuffix(' {}')}"
+    yield "    learning_rate: 0.01"
+    yield from (f"    {line}" for line in _value_lines(found.proposal))
+    areba = {"method": "areba", "budget": 20, "scaler": "standard"}
+    yield from _dumped({"learners": {"areba": areba, "baseline": {"method": "baseline", "scaler": "standard"}}})
+    if found.ttl_ms is not None:
+        pending = min(MAX_HELD, max(1_000, _two_digits_up(found.pending * _MARGIN)))
+        yield from _dumped({"join": {"ttl_ms": found.ttl_ms, "max_pending_per_stream": pending}})
 
 
-def _comments(found: Description, now_ms: int) -> Iterator[str]:
+def _dumped(settings: Mapping[str, Any]) -> Iterator[str]:
+    text = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, allow_unicode=True, width=10_000)
+    yield from text.splitlines()
+
+
+def _value_lines(proposal: Proposal) -> Iterator[str]:
+    """Yield the lines of YAML that say what the values of an example are."""
+    for name, reason in proposal.left_out.items():
+        yield f"# left out: {name}: {reason}"
+    if proposal.is_array:
+        yield f"# an array, since the names of more than {MAX_NAMED} columns would be most of each record"
+        yield f"features: {len(proposal.columns)}"
+    elif proposal.columns:
+        yield from column_lines(proposal)
+    else:
+        yield "# no column is left: without columns, name them here"
+
+
+def _comments(found: Description, stream: str, now_ms: int) -> Iterator[str]:
     yield f"{found.file}: {found.rows:,} rows"
     yield from found.notes
+    yield from found.proposal.notes
     yield from found.wrong
     yield ""
     yield from _column_table(found.columns)
@@ -172,6 +257,8 @@ def _comments(found: Description, now_ms: int) -> Iterator[str]:
     yield "; ".join(f"{name}: {found.classes[key]:,} ({found.classes[key] / total:.2%})" for key, name in counts)
     if found.first_ms is not None:
         yield from _time_comments(found, found.first_ms, now_ms)
+    yield from found.hints
+    yield f"the file is sent by: areba-replay run {found.command} -c my.yaml --stream {shlex.quote(stream)}"
     yield ""
 
 
@@ -198,8 +285,8 @@ def _time_comments(found: Description, first_ms: int, now_ms: int) -> Iterator[s
     fits = span_ms <= LATE_MS * RETENTION_SHARE
     shifted = "" if fits else f" --retention {retention_for(span_ms, ttl_ms)}"
     kept = retention_for(max(0, now_ms - first_ms), ttl_ms)
-    yield f"topics, if the last event time is moved to now: areba topics create -c FILE{shifted}"
-    yield f"topics, if event times are kept: areba topics create -c FILE --retention {kept}"
+    yield f"topics, if the last event time is moved to now: areba topics create -c my.yaml{shifted}"
+    yield f"topics, if event times are kept: areba topics create -c my.yaml --retention {kept}"
 
 
 def _two_digits_up(count: float) -> int:

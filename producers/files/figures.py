@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,15 @@ from stream_app.producers.files.layout import NO_TIME, Example, are_most
 
 MAX_CATEGORIES = 10_000
 """Different texts of a column that are counted; the texts that come later are not."""
+
+MAX_NUMBERS = 50
+"""Different numbers of a column that are counted: a column with more has no categories."""
+
+MAX_MARKS = 20
+"""Different texts for a missing value, and texts among numbers, that are counted in a column."""
+
+SENTINELS = frozenset(sign * float("9" * digits) for digits in range(2, 10) for sign in (-1, 1))
+"""Numbers that often stand for a missing value: 99, -999 and so on."""
 
 _CATEGORY_CHARACTERS = 64
 """Characters by which texts are compared, so that long texts take no memory."""
@@ -71,6 +80,13 @@ class ColumnFigures:
         others: Cells of another kind.
         smallest: The smallest number.
         largest: The largest number.
+        inner_smallest: The smallest number that is not one of `SENTINELS`.
+        inner_largest: The largest of these.
+        sentinels: How often each of `SENTINELS` came.
+        numbers: How often each number came, of the first `MAX_NUMBERS` + 1.
+        is_whole: Whether all numbers are whole.
+        marks: How often each text for a missing value came, as it is written; an empty cell is no text.
+        texts: How often each text among numbers came, of the first `MAX_MARKS`.
         categories: How often each text or boolean came, of the first `MAX_CATEGORIES`.
         is_cut: Whether there are more.
     """
@@ -83,6 +99,13 @@ class ColumnFigures:
     others: int = 0
     smallest: float = math.inf
     largest: float = -math.inf
+    inner_smallest: float = math.inf
+    inner_largest: float = -math.inf
+    sentinels: Counter[float] = field(default_factory=Counter)
+    numbers: Counter[float] = field(default_factory=Counter)
+    is_whole: bool = True
+    marks: Counter[str] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
     categories: Counter[str] = field(default_factory=Counter)
     is_cut: bool = False
 
@@ -91,22 +114,28 @@ class ColumnFigures:
         self.count += 1
         if is_missing(cell):
             self.missing += 1
+            if isinstance(cell, str) and cell.strip():
+                _count(self.marks, cell.strip(), MAX_MARKS)
         elif self.kind is Kind.NUMBER:
             self._add_number(cell)
         elif self.kind in {Kind.TEXT, Kind.BOOLEAN}:
-            text = (cell if isinstance(cell, str) else str(cell))[:_CATEGORY_CHARACTERS]
-            if text in self.categories or len(self.categories) < MAX_CATEGORIES:
-                self.categories[text] += 1
-            else:
-                self.is_cut = True
+            text = (cell.strip() if isinstance(cell, str) else str(cell))[:_CATEGORY_CHARACTERS]
+            self.is_cut |= not _count(self.categories, text, MAX_CATEGORIES)
 
     def _add_number(self, cell: Cell) -> None:
         try:
             value = number_of(cell, decimal_comma=self.decimal_comma)
         except CellError:
             self.others += 1
+            _count(self.texts, str(cell).strip()[:_CATEGORY_CHARACTERS], MAX_MARKS)
             return
         self.smallest, self.largest = min(self.smallest, value), max(self.largest, value)
+        if value in SENTINELS:
+            self.sentinels[value] += 1
+        else:
+            self.inner_smallest, self.inner_largest = min(self.inner_smallest, value), max(self.inner_largest, value)
+        self.is_whole &= value.is_integer()
+        _count(self.numbers, value, MAX_NUMBERS + 1)
 
     def words(self, most: int = 3) -> str:
         """Return the values for people: a range, or the most frequent texts."""
@@ -122,6 +151,17 @@ class ColumnFigures:
                 return different
             return f"{different}: {', '.join(f'{shown(text)} {count:,}' for text, count in common)}"
         return ""
+
+
+_Counted = TypeVar("_Counted", str, float)
+
+
+def _count(counts: Counter[_Counted], value: _Counted, most: int) -> bool:
+    """Count a value, unless so many others were counted; return whether it was counted."""
+    if value not in counts and len(counts) >= most:
+        return False
+    counts[value] += 1
+    return True
 
 
 class Delays:

@@ -1,14 +1,15 @@
-"""What the columns of a file are: which holds ids, times, labels and features, and how their cells are written.
+"""What the columns of a file are: which holds ids, times, labels and values, and how their cells are written.
 
 What an option does not say is taken from the first rows, and said (`Layout.notes`).
 """
 
 import difflib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stream_app.config import ColumnSettings
 from stream_app.errors import ConfigurationError
 from stream_app.producers.files.cells import (
     Cell,
@@ -16,6 +17,7 @@ from stream_app.producers.files.cells import (
     Classes,
     Fault,
     TimeUnit,
+    category_of,
     guess_unit,
     has_zone,
     id_of,
@@ -26,6 +28,7 @@ from stream_app.producers.files.cells import (
     time_of,
 )
 from stream_app.producers.files.readers import Reader, Sample
+from stream_app.records import Value
 
 NO_TIME = -(2**63)
 """The time of a label that is not known."""
@@ -70,14 +73,37 @@ class FileOptions:
             raise ConfigurationError("--positive and --negative need --label, the column that has these values")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInput:
+    """What the configuration of a stream says about its examples.
+
+    Attributes:
+        columns: The columns by name; empty: examples are arrays of features.
+        missing_values: Numbers and texts that stand for a missing value.
+        features: The number of features of an array; None: not given.
+    """
+
+    columns: Mapping[str, ColumnSettings] = field(default_factory=dict)
+    missing_values: tuple[float | str, ...] = ()
+    features: int | None = None
+
+
+ANY_INPUT = StreamInput()
+"""Of a stream about which nothing is said."""
+
+
 class Example(NamedTuple):
-    """A row of a file as an example with its label; times in milliseconds, `NO_TIME` where a column is not there."""
+    """A row of a file as an example with its label; times in milliseconds, `NO_TIME` where a column is not there.
+
+    It has features, or values in the order of the columns.
+    """
 
     time_ms: int
     label_time_ms: int
     label: int
     id: bytes
     features: list[float]
+    values: Sequence[Value] = ()
 
 
 class _TimeColumn(NamedTuple):
@@ -90,6 +116,30 @@ def are_most(count: int, total: int) -> bool:
     return 2 * count > total
 
 
+def index_of(names: Sequence[str], name: str, option: str) -> int:
+    """Return the place of a column that an option names.
+
+    Raises:
+        ConfigurationError: The file does not have it.
+    """
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+        raise ConfigurationError(f"{option} {name}: the file has no such column; {hint}")
+    return names.index(name)
+
+
+def decimal_comma_note(names: Sequence[str], sample: Sample) -> str:
+    """Return why numbers have a decimal comma: most cells of a column do, or would be whole numbers; else nothing."""
+    for index, name in enumerate(names):
+        texts = [cell for cell in sample.column(index) if isinstance(cell, str) and not is_missing(cell)]
+        numbers = [text.strip() for text in texts if _COMMA_NUMBER.fullmatch(text)]
+        example = next((text for text in numbers if "," in text), None)
+        if example is not None and are_most(len(numbers), len(texts)):
+            return f"{name}: {example} is a number with a decimal comma (--decimal)"
+    return ""
+
+
 class Layout:
     """The columns of one file.
 
@@ -97,16 +147,20 @@ class Layout:
         reader: The open file.
         sample: Its first rows.
         options: What the user says.
+        stream: What the configuration says.
 
     Attributes:
-        features: The names of the columns of features, in order.
+        features: The names of the columns of features or values, in order.
+        has_columns: Whether examples have values by column.
+        not_sent: The columns of the file that the stream does not have.
         notes: What was taken from the first rows, one line each.
 
     Raises:
-        ConfigurationError: A named column does not exist, or no column of numbers is left.
+        ConfigurationError: A named column does not exist, no column of numbers is left, or the file does not have what
+            the configuration says.
     """
 
-    def __init__(self, reader: Reader, sample: Sample, options: FileOptions) -> None:
+    def __init__(self, reader: Reader, sample: Sample, options: FileOptions, stream: StreamInput = ANY_INPUT) -> None:
         self._names = reader.names
         self._sample = sample
         self.notes = [reader.kind]
@@ -116,18 +170,18 @@ class Layout:
         self._label_time = self._time_column(options.label_time, "--label-time", options.time_unit)
         self._classes = Classes(options.positive, options.negative)
         self.decimal_comma = self._has_decimal_comma(options.decimal)
-        self.features = self._feature_names(options.features)
+        self._stream = stream
+        self._marks = frozenset(stream.missing_values)
+        self.has_columns = bool(stream.columns)
+        self.not_sent: tuple[str, ...] = ()
+        self.features = (
+            self._column_names(options.features) if stream.columns else self._feature_names(options.features)
+        )
         self._feature_indexes = [self._names.index(name) for name in self.features]
 
     def _index(self, name: str | None, option: str) -> int | None:
         """Return the place of a column."""
-        if name is None:
-            return None
-        if name not in self._names:
-            near = difflib.get_close_matches(name, self._names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self._names)}"
-            raise ConfigurationError(f"{option} {name}: the file has no such column; {hint}")
-        return self._names.index(name)
+        return None if name is None else index_of(self._names, name, option)
 
     def _time_column(self, name: str | None, option: str, unit: TimeUnit) -> _TimeColumn | None:
         index = self._index(name, option)
@@ -142,25 +196,42 @@ class Layout:
         return _TimeColumn(index, unit)
 
     def _has_decimal_comma(self, decimal: str | None) -> bool:
-        """Return whether numbers have a decimal comma: if most cells of some column do, or would be whole numbers."""
+        """Return whether numbers have a decimal comma."""
         if decimal is not None:
             return decimal == "comma"
-        for index, name in enumerate(self._names):
-            texts = [cell for cell in self._sample.column(index) if isinstance(cell, str) and not is_missing(cell)]
-            numbers = [text.strip() for text in texts if _COMMA_NUMBER.fullmatch(text)]
-            example = next((text for text in numbers if "," in text), None)
-            if example is not None and are_most(len(numbers), len(texts)):
-                self.notes.append(f"{name}: {example} is a number with a decimal comma (--decimal)")
-                return True
-        return False
+        note = decimal_comma_note(self._names, self._sample)
+        self.notes += [note] if note else []
+        return bool(note)
+
+    def _column_names(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the columns of the stream, which the file must have."""
+        if wanted is not None:
+            raise ConfigurationError("--features: the configuration has the columns of the stream")
+        for name in self._stream.columns:
+            self._index(name, "columns:")
+        others = (self._names[index] for index in self._unused())
+        self.not_sent = tuple(name for name in others if name not in self._stream.columns)
+        return tuple(self._stream.columns)
+
+    def _unused(self) -> list[int]:
+        """Return the places of the columns that are neither ids, times nor labels."""
+        used = {self._id, self._label, *(column.place for column in (self._time, self._label_time) if column)}
+        return [index for index in range(len(self._names)) if index not in used]
 
     def _feature_names(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
+        names = self._wanted_names(wanted)
+        if self._stream.features not in {None, len(names)}:
+            raise ConfigurationError(
+                f"the stream has {self._stream.features} features, and the file {len(names)}: {', '.join(names)}"
+            )
+        return names
+
+    def _wanted_names(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
         if wanted is not None:
             for name in wanted:
                 self._index(name, "--features")
             return tuple(wanted)
-        used = {self._id, self._label, *(column.place for column in (self._time, self._label_time) if column)}
-        others = [index for index in range(len(self._names)) if index not in used]
+        others = self._unused()
         numbers = [index for index in others if self._is_number_column(index)]
         names = tuple(self._names[index] for index in numbers)
         left_out = [self._names[index] for index in others if index not in numbers]
@@ -227,7 +298,39 @@ class Layout:
                 label_time_ms = time_of(cells[index], self._label_time.unit)
         except CellError as error:
             raise WrongCellError(self._names[index], error.fault, error.detail) from None
+        if self.has_columns:
+            return Example(time_ms, label_time_ms, label, id_, [], self.values_of(cells))
         return Example(time_ms, label_time_ms, label, id_, self.features_of(cells))
+
+    def values_of(self, cells: Sequence[Cell]) -> list[Value]:
+        """Return the values of a row, in the order of the columns; None is a missing value.
+
+        Raises:
+            WrongCellError: A cell is not a value of its column.
+        """
+        values = []
+        for index, (name, column) in zip(self._feature_indexes, self._stream.columns.items(), strict=True):
+            try:
+                values.append(self._value_of(cells[index], column))
+            except CellError as error:
+                raise WrongCellError(name, error.fault, error.detail) from None
+        return values
+
+    def _value_of(self, cell: Cell, column: ColumnSettings) -> Value:
+        """Return a cell as a value; marks of missing values are sent as they are, and the application knows them.
+
+        Raises:
+            CellError: It is not a value of the column, or it is missing, and the column has no `missing: mean`.
+        """
+        if column.category is not None:
+            value = category_of(cell)
+        elif isinstance(cell, str) and cell.strip() in self._marks:
+            value = cell.strip()
+        else:
+            value = None if is_missing(cell) else number_of(cell, decimal_comma=self.decimal_comma)
+        if column.missing is None and (value is None or value in self._marks):
+            raise CellError(Fault.MISSING, "the value is missing, and the column has no `missing: mean`")
+        return value
 
     def features_of(self, cells: Sequence[Cell]) -> list[float]:
         """Return the features of a row: the one place that makes them from cells.

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from stream_app.errors import DataSetError
 from stream_app.producers.datasets.base import DEFAULT_INTERVAL_MS, DataSet
+from stream_app.producers.datasets.column_values import ColumnValues, values_as_bytes
 from stream_app.producers.external_sort import ExternalSort, Rows
 from stream_app.producers.files.cells import Fault, shown
-from stream_app.producers.files.layout import Example, FileOptions, Layout, WrongCellError
+from stream_app.producers.files.layout import ANY_INPUT, Example, FileOptions, Layout, StreamInput, WrongCellError
 from stream_app.producers.files.readers import Reader, Row, Sample, open_file
 from stream_app.producers.files.wrong_rows import WrongRows
 from stream_app.records import MAX_ID_BYTES
@@ -53,17 +54,25 @@ class Reading:
     run_rows: int | None = None
 
 
-def read_file(path: Path, reading: Reading) -> DataSet:
+def read_file(path: Path, reading: Reading, stream: StreamInput = ANY_INPUT) -> DataSet:
     """Read a file of rows as a data set.
+
+    Args:
+        path: The file.
+        reading: How it is read.
+        stream: What the configuration says about the stream.
 
     Raises:
         ConfigurationError: An option does not fit the file.
         DataSetError: The file cannot be read, or a row is wrong and wrong rows are not skipped.
     """
     with open_file(path, reading.options.delimiter) as reader:
-        layout = Layout(reader, Sample.of(reader), reading.options)
+        layout = Layout(reader, Sample.of(reader), reading.options, stream)
         for note in layout.notes:
             reading.on_note(f"{path.name}: {note}")
+        if layout.not_sent:
+            names = ", ".join(layout.not_sent)
+            reading.on_note(f"{path.name}: not sent, since the configuration has no such columns: {names}")
         wrong = WrongRows(str(path), reader.place, is_skipped=reading.options.skip_wrong_rows)
         count = 0
         with _Table(layout, reading.run_rows) as table:
@@ -72,11 +81,12 @@ def read_file(path: Path, reading: Reading) -> DataSet:
                 table.add([(row.line, example) for row, example in examples_of(batch, layout, wrong)])
             reading.on_note(f"{path.name}: {layout.classes_note}")
             rows = table.finish(wrong)
+            values = table.values(rows) if layout.has_columns else None
         for line in wrong.report(count):
             reading.on_note(f"{path.name}: {line}")
     if not len(rows):
         raise DataSetError(f"{path}: no row is left to send")
-    return _data_set(path.name, rows, layout)
+    return _data_set(path.name, rows, values, layout)
 
 
 def batches(reader: Reader, reading: Reading) -> Iterator[list[Row]]:
@@ -115,9 +125,13 @@ class _Table:
                 ("line", np.int64),
                 ("label", np.int8),
                 ("id", f"S{MAX_ID_BYTES if layout.has_ids else 1}"),
-                ("features", np.float32, (len(layout.features),)),
+                ("start", np.int64),
+                ("size", np.int32),
+                ("features", np.float32, (0 if layout.has_columns else len(layout.features),)),
             ]
         )
+        self._content = tempfile.TemporaryFile()  # noqa: SIM115  (closed by __exit__)
+        self._content_bytes = 0
         self._rows = _RowFile(self._type)
         self._result = _RowFile(self._type)
         self._ids = ExternalSort(_ID_ROW, ("hash", "row"), run_rows)
@@ -132,6 +146,7 @@ class _Table:
         self._rows.close()
         self._result.close()
         self._ids.close()
+        self._content.close()
 
     def add(self, examples: list[tuple[int, Example]]) -> None:
         """Write rows in the order of the file."""
@@ -139,15 +154,28 @@ class _Table:
             return
         rows = np.empty(len(examples), self._type)
         rows["line"] = [line for line, _ in examples]
-        columns = zip(*(example for _, example in examples), strict=True)
+        columns = zip(*(example[:5] for _, example in examples), strict=True)
         for name, column in zip(("time", "label_time", "label", "id", "features"), columns, strict=True):
             rows[name] = column
+        if self._layout.has_columns:
+            self._add_values(rows, [values_as_bytes(example.values) for _, example in examples])
         if self._layout.has_ids:
             self._add_ids(rows["id"].tolist())
         times = rows["time"]
         self._is_sorted &= int(times[0]) >= self._latest and bool((times[1:] >= times[:-1]).all())
         self._latest = int(times[-1])
         self._rows.append(rows)
+
+    def _add_values(self, rows: Rows, values: list[bytes]) -> None:
+        rows["size"] = [len(value) for value in values]
+        rows["start"] = self._content_bytes + np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
+        self._content_bytes += self._content.write(b"".join(values))
+
+    def values(self, rows: Rows) -> ColumnValues:
+        """Return the values of the rows of `finish`."""
+        self._content.flush()
+        content = np.memmap(self._content, np.uint8, "r") if self._content_bytes else np.empty(0, np.uint8)
+        return ColumnValues(self._layout.features, content, rows["start"], rows["size"])
 
     def _add_ids(self, ids: list[bytes]) -> None:
         entries = np.empty(len(ids), _ID_ROW)
@@ -253,7 +281,7 @@ def doubled_rows(blocks: Iterator[Rows], ids: NDArray[np.bytes_]) -> Iterator[_P
                 yield _Pair(row, first)
 
 
-def _data_set(name: str, rows: Rows, layout: Layout) -> DataSet:
+def _data_set(name: str, rows: Rows, values: ColumnValues | None, layout: Layout) -> DataSet:
     times = rows["time"]
     gaps = max(1, len(rows) - 1)
     mean_ms = max(1, round((int(times[-1]) - int(times[0])) / gaps))
@@ -269,4 +297,5 @@ def _data_set(name: str, rows: Rows, layout: Layout) -> DataSet:
         times_ms=times if layout.has_times else None,
         label_times_ms=rows["label_time"] if layout.has_label_times else None,
         ids=rows["id"] if layout.has_ids else None,
+        values=values,
     )

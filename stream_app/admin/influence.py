@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
-from stream_app.records import Example, Floats, Side
+from stream_app.records import Example, Side
 
 _NEAREST = 3
 """Kept examples of each class that are shown."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.records import Longs
+from stream_app.arrays import Longs
 
 
 def murmur2(data: bytes) -> int:

@@ -17,9 +17,6 @@ from stream_app.terminal import LogFormatter, say
 _LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-_EXTRAS = {"prometheus_client": "worker"}
-"""The extra of the installation that brings a package which only some commands need."""
-
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -71,7 +68,7 @@ def exit_status_of(call: Callable[[], None]) -> int:
     """Make a call, report its error on standard error, and return the exit status.
 
     An `ArebaError` becomes its lines and its exit status. A file that cannot be read or written becomes one line and
-    exit status 2; the traceback is logged at level `DEBUG`. So does a missing package of an extra.
+    exit status 2; the traceback is logged at level `DEBUG`.
     """
     try:
         call()
@@ -79,12 +76,6 @@ def exit_status_of(call: Callable[[], None]) -> int:
         for line in error.lines:
             say(line, err=True)
         return error.exit_code
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
-            raise
-        say(f"areba: this needs the package {package}: pip install 'areba[{_EXTRAS[package]}]'", err=True)
-        return ConfigurationError.exit_code
     except OSError as error:
         logging.getLogger("areba").debug("traceback of the error:", exc_info=True)
         say(f"{error.filename or 'areba'}: {error.strerror or error}", err=True)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Longs
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.jit.memory import Generator, Typing, array_type, bytes_at, intrinsic, make_array
-from stream_app.records import Bytes, Longs
 
 # isort: split
 from llvmlite import ir

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes
 from stream_app.jit.compiler import inlined_without_refcounts
-from stream_app.records import Bytes
 
 # isort: split
 from llvmlite import ir

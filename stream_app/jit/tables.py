@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_args, get
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Longs
 from stream_app.jit.memory import (
     CACHE_LINE_BYTES,
     Generator,
@@ -25,7 +26,6 @@ from stream_app.jit.memory import (
     pointer_type,
     tuple_type,
 )
-from stream_app.records import Bytes, Longs
 
 # isort: split
 from llvmlite import ir

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from stream_app.arrays import NO_LONG, Longs
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.records import NO_LONG, Longs
 
 EXACT_DELAYS_MS = 64
 """Each delay below this has a bucket of its own."""

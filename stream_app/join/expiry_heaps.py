@@ -4,10 +4,10 @@
 length of a heap is a counter: `PENDING` or `WAITING`.
 """
 
+from stream_app.arrays import Integers
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.layout import JoinArrays
-from stream_app.records import Integers
 
 
 @inlined_without_refcounts

@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from stream_app.arrays import Floats, Longs, Words
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import Counter, Setting
 from stream_app.join.layout import JoinArrays
-from stream_app.records import Floats, Longs, Words
 
 EMPTY_BUCKET = -1
 """The reference of a bucket of the table that holds no id."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import Bytes, Floats, Integers, Longs, Words
+from stream_app.arrays import Bytes, Floats, Integers, Longs, Words
 
 
 class JoinInput(NamedTuple):

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Floats, Integers, Longs, Words
 from stream_app.jit.columns import Block, BlockColumn, view_intrinsic
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import COUNTERS, SETTINGS, Counter
 from stream_app.join.delays import DELAY_BUCKETS
-from stream_app.records import ID_WORDS, Bytes, Floats, Integers, Longs, Words
+from stream_app.records import ID_WORDS
 
 
 class JoinField(IntEnum):

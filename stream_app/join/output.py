@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs, Words
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import AMENDMENT_COLUMNS, OUTPUT_KINDS, REPORT_COLUMNS, Counter, OutputKind
@@ -12,7 +13,7 @@ from stream_app.join.delays import quantile
 from stream_app.join.input import Segments
 from stream_app.join.layout import JoinArrays
 from stream_app.record_columns import NO_OUTCOME, OUTCOME_ROW, Rows
-from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Operation, Words
+from stream_app.records import ID_WORDS, Operation
 
 
 class JoinOutput(NamedTuple):

@@ -9,9 +9,9 @@ libraries round differently.
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.records import Floats
 
 BINS = 64
 """Numbers from 0, which has the lowest scores, up."""

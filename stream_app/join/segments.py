@@ -7,6 +7,7 @@ load into the CPU's cache what the segments that follow will need.
 
 import numpy as np
 
+from stream_app.arrays import NO_LONG, Bytes, Integers
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import (
     PREFETCH_DISTANCE,
@@ -45,7 +46,7 @@ from stream_app.join.layout import (
 from stream_app.join.output import JoinOutput, add_report
 from stream_app.join.rules import apply_record
 from stream_app.join.score_bins import WORDS, packed_bin
-from stream_app.records import ID_WORDS, NO_LONG, Bytes, Integers
+from stream_app.records import ID_WORDS
 
 # Before a call --------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes
 from stream_app.config import JoinSettings
 from stream_app.jit.columns import Rows, copy_rows
 from stream_app.jit.compiler import compiled_without_refcounts
@@ -19,7 +20,6 @@ from stream_app.join.constants import COUNTERS, EVALUATION_COLUMNS, SETTINGS, Co
 from stream_app.join.expiry_heaps import push_slot
 from stream_app.join.id_table import EMPTY_BUCKET, closed_reference, closed_row, hash_id, insert_reference
 from stream_app.join.layout import BLOCKS, JOIN_FIELDS, JoinField, view_of
-from stream_app.records import Bytes
 
 HASH_KEY_BYTES = 16
 """Bytes of SipHash's key."""

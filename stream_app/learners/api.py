@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import Bytes, Floats, Integers, Longs, Operation, Words
+from stream_app.arrays import Bytes, Floats, Integers, Longs, Words
+from stream_app.records import Operation
 
 REPORT_COLUMNS = (
     "updates",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs
 from stream_app.jit.compiler import compiled, inlined, inlined_without_refcounts
 from stream_app.jit.memory import CACHE_LINE_BYTES, Pointer, longs_at, offset_pointer, one_of, pointer_to, prefetch_all
 from stream_app.jit.tables import descriptor_of, field_count, view_of
@@ -27,7 +28,7 @@ from stream_app.learners.networks.dense_networks import ZERO, DenseNetworks, mem
 from stream_app.learners.networks.kernels import learn, predict
 from stream_app.learners.registry import METHODS
 from stream_app.learners.scaler import OperationBuffers, ScaledInputs, Scaler, buffers_of
-from stream_app.records import Floats, Longs, Operation
+from stream_app.records import Operation
 
 
 class _LearnerFields(NamedTuple):

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs, Words
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, MethodTables, Queues
 from stream_app.learners.scaler import scale
-from stream_app.records import ID_WORDS, Longs, Words
+from stream_app.records import ID_WORDS
 
 State = Mapping[str, NDArray[np.generic]]
 """Arrays by name, as a snapshot has them."""

@@ -9,12 +9,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs, Words
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
 from stream_app.jit.tables import ArrayMark, new_table
 from stream_app.learners.networks.dense_networks import DenseNetworks, padded
 from stream_app.learners.scaler import ScaledInputs, Scaler
-from stream_app.records import ID_WORDS, Floats, Longs, Words
+from stream_app.records import ID_WORDS
 
 NEGATIVE, POSITIVE = 0, 1
 """The classes. An array with two elements has the negative class first."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs, Words
 from stream_app.errors import StateError
 from stream_app.jit.memory import address_of, aligned_block
 from stream_app.jit.tables import SharedBuffers, descriptor_of, pack, with_shared_buffers
@@ -23,7 +24,7 @@ from stream_app.learners.networks.activations import LARGEST
 from stream_app.learners.networks.dense import Training, networks_of
 from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, new_scaler
-from stream_app.records import Floats, Longs, Operation, Words
+from stream_app.records import Operation
 
 _GENERATOR = "method.own.generator"
 """The path of a method's generator of random numbers in the memory of a learner."""

@@ -11,10 +11,10 @@ draw the same.
 
 import numpy as np
 
+from stream_app.arrays import Words
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
 from stream_app.learners.networks.simd import high_product
-from stream_app.records import Words
 
 WORDS = 4
 """Words of a block."""

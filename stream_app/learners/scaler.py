@@ -5,12 +5,12 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Floats, Integers, Longs, Words
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
 from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.moments import factor_of, new_moments, take_into_moments, within_limit
 from stream_app.learners.networks.activations import LARGEST
-from stream_app.records import Bytes, Floats, Integers, Longs, Words
 
 
 class OperationBuffers(NamedTuple):

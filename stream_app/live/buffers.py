@@ -7,9 +7,9 @@ from collections import deque
 
 import numpy as np
 
+from stream_app.arrays import Longs
 from stream_app.backends.base import Fetched
 from stream_app.record_columns import RawRecords, concatenated, concatenated_headers
-from stream_app.records import Longs
 
 _ROW_BYTES = 48
 """Memory of a waiting record, apart from its key and value: six columns."""

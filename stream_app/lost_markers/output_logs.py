@@ -7,7 +7,7 @@ there. An act `repair` publishes outputs again, and has windows as a commit has.
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from stream_app.backends.base import Ends, LogReader, TopicPartition
 from stream_app.backends.reading import read_in_steps
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import REPAIR, Act, Commit, Header, Longs
+from stream_app.records import REPAIR, Act, Commit, Header
 from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.identity import output_id
+
+if TYPE_CHECKING:
+    from stream_app.arrays import Longs
 
 POLL_RECORDS = 1_000
 """Records of one poll: some milliseconds of work."""

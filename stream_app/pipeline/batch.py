@@ -10,26 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
 from stream_app.record_columns import BinaryColumn, CellArrays, Decoded, RawRecords
-from stream_app.records import (
-    DEAD_LETTER_BYTES,
-    Bytes,
-    Header,
-    Headers,
-    Integers,
-    Kind,
-    Longs,
-    Mark,
-    Reason,
-    Side,
-)
+from stream_app.records import DEAD_LETTER_BYTES, Header, Headers, Kind, Mark, Reason, Side
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.names import NameList, NameTable
 
-_TRACE_HEADER = "traceparent"
+TRACE_HEADER = "traceparent"
 """The header of W3C Trace Context. If the record that causes an output has a valid one, the output carries it."""
 
 MAX_TRACE_BYTES = 128
@@ -250,7 +240,7 @@ def _sort_out_traces(headers: Headers) -> tuple[Headers, int]:
     kept: dict[int, Sequence[Header]] = {}
     dropped = 0
     for row, every in headers.items():
-        found = [header for header in every if header[0] == _TRACE_HEADER]
+        found = [header for header in every if header[0] == TRACE_HEADER]
         if len(found) == 1 and is_trace(found[0][1]):
             kept[row] = found
         elif found:

@@ -38,6 +38,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
@@ -53,7 +54,6 @@ from stream_app.jit.memory import (
     rows_at,
 )
 from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
-from stream_app.records import Longs
 
 Doubles: TypeAlias = NDArray[np.float64]
 

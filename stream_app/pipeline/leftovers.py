@@ -11,13 +11,14 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Integers, Longs, Words
 from stream_app.join.constants import SlotState
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.outputs import Collector, DeadLetterRow
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.transaction_bounds import Costs
 from stream_app.record_columns import NO_OUTCOME
-from stream_app.records import Cause, Floats, Integers, Longs, OutcomeKind, Reason, Words
+from stream_app.records import Cause, OutcomeKind, Reason
 
 
 class _NameNumbers(Protocol):

@@ -8,8 +8,8 @@ same sequence.
 
 import numpy as np
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.jit.compiler import compiled
-from stream_app.records import Bytes, Integers, Longs
 
 
 @compiled

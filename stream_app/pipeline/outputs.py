@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Integers, Longs
 from stream_app.config import JoinSettings
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.pipeline.steps.routed import Judged, Routed
 from stream_app.record_columns import BinaryColumn, OutputRecords, Rows, binary_column, event_time_ms, log_time_ms
-from stream_app.records import Cause, Header, Integers, Longs, Metric, Outcome, Prediction, Reason, Side
+from stream_app.records import Cause, Header, Metric, Outcome, Prediction, Reason, Side
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_rows
 from stream_app.serialization.label_causes import explained

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Floats, Longs
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import (
@@ -40,7 +41,7 @@ from stream_app.jit.memory import (
 )
 from stream_app.join.score_bins import BINS, score_bins
 from stream_app.pipeline.window_figures import average_precision, roc_auc, window_of
-from stream_app.records import Bytes, Floats, Longs, MetricWindow
+from stream_app.records import MetricWindow
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
 """The columns of the sums of a window, all faded."""

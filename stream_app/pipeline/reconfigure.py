@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Longs
 from stream_app.config import Corrections, JoinSettings, StreamSettings, TaskSettings, must_restart
 from stream_app.join.constants import EVALUATION_COLUMNS, NO_ANSWER, NO_EVALUATION, Counter, Evaluation
 from stream_app.join.score_bins import WORDS
@@ -31,7 +32,7 @@ from stream_app.pipeline.stream_state import (
     load_stream,
     without_seen,
 )
-from stream_app.records import Longs, Operation
+from stream_app.records import Operation
 from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
 _NOWHERE = -1

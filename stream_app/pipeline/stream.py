@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import NO_LONG, Floats, Longs
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.join.constants import Counter
 from stream_app.join.stream_join import StreamJoin
@@ -21,7 +22,7 @@ from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
 from stream_app.pipeline.window_figures import window_of
-from stream_app.records import ID_WORDS, NO_LONG, Floats, Longs, Metric, Operation, Side
+from stream_app.records import ID_WORDS, Metric, Operation, Side
 
 if TYPE_CHECKING:
     from stream_app.learners.api import Learner

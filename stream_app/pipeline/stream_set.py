@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import NO_LONG, Integers, Longs
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.jit.memory import address_of
 from stream_app.join.constants import Amendment, OutputKind
@@ -38,7 +39,7 @@ from stream_app.pipeline.steps.output_rows import output_rows
 from stream_app.pipeline.steps.routed import group_by_stream
 from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
 from stream_app.record_columns import COLUMNS
-from stream_app.records import NO_LONG, Cause, Integers, Longs, Mark, MarkKind, Reason, Side
+from stream_app.records import Cause, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import ErasedIds
 from stream_app.serialization.names import NameList
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.errors import StateError
 from stream_app.join import constants as join
 from stream_app.pipeline.batch import OriginalRecord, size_of
@@ -17,7 +18,7 @@ from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor
 from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import OpenMark, Stream
-from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
+from stream_app.records import ID_WORDS, Side
 from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
 _PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")

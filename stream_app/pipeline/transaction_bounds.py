@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import NO_LONG, Bytes, Integers, Longs
 from stream_app.config import MAX_HELD, MAX_HELD_BYTES, TaskSettings
 from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, longs_at
@@ -25,7 +26,7 @@ from stream_app.join.constants import COUNTERS, MAX_EVICTIONS, Counter, Setting
 from stream_app.join.input import JoinInput
 from stream_app.join.layout import JoinArrays, JoinField, view_of
 from stream_app.pipeline.batch import InputBatch
-from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
+from stream_app.records import DEAD_LETTER_BYTES, Kind, MarkKind, Side
 
 NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""

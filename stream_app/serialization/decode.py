@@ -26,22 +26,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs, Words
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.record_columns import COLUMNS, BinaryColumn, Cell, CellArrays, Decoded, binary_column
-from stream_app.records import (
-    ID_WORDS,
-    MAX_ID_BYTES,
-    MAX_STREAM_BYTES,
-    Bytes,
-    Integers,
-    Kind,
-    Longs,
-    Mark,
-    MarkKind,
-    Reason,
-    Side,
-    Words,
-)
+from stream_app.records import ID_WORDS, MAX_ID_BYTES, MAX_STREAM_BYTES, Kind, Mark, MarkKind, Reason, Side
 from stream_app.serialization import avro
 from stream_app.serialization.avro import (
     is_utf8,

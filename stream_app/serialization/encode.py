@@ -11,20 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import NO_LONG, Bytes, Floats, Longs
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.record_columns import NO_INTEGER, PADDING_BYTES, BinaryColumn, Rows, columns_of
-from stream_app.records import (
-    MAX_ID_BYTES,
-    MAX_STREAM_BYTES,
-    NO_LONG,
-    Bytes,
-    Example,
-    Floats,
-    Label,
-    Longs,
-    Outcome,
-    Prediction,
-)
+from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Outcome, Prediction
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
 from stream_app.serialization.json_rows import json_rows

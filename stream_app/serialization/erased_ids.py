@@ -10,7 +10,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import Words
+from stream_app.arrays import Words
 
 DIGEST_CHARACTERS = 64
 

@@ -13,9 +13,10 @@ from struct import pack
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from stream_app.arrays import Bytes
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.record_columns import BinaryColumn, Cell, binary_column
-from stream_app.records import Bytes, Example, Label, Mark, Reason, Side, Value
+from stream_app.records import Example, Label, Mark, Reason, Side, Value
 from stream_app.serialization.avro import BOOLEAN_VALUE, DOUBLE_VALUE, LONG_VALUE, NULL_VALUE, TEXT_VALUE, newest
 from stream_app.serialization.codec import encode_unchecked
 from stream_app.serialization.json_value import BAD_CLASS, read_json

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_app.arrays import NO_LONG
 from stream_app.record_columns import NO_INTEGER, BinaryColumn, Column, Rows, binary_column, columns_of
-from stream_app.records import NO_LONG, Outcome, Prediction
+from stream_app.records import Outcome, Prediction
 from stream_app.serialization.json_text import text_of
 from stream_app.serialization.json_value import field_types
 from stream_app.serialization.names import NameList, Names

@@ -13,13 +13,12 @@ letters have them.
 import json
 import math
 import re
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from stream_app import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
@@ -252,9 +251,7 @@ def _boolean(value: object, what: str) -> bool:
 
 def _floats(numbers: list[float]) -> list[float]:
     """Return numbers as float32; those that are too large become infinite."""
-    with np.errstate(over="ignore"):
-        rounded: list[float] = np.array(numbers, np.float32).tolist()
-    return rounded
+    return array("f", numbers).tolist()
 
 
 def _float(value: object, what: str) -> float:

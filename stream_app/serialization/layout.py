@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stream_app.arrays import Bytes, Longs
 from stream_app.jit.compiler import compiled, inlined_without_refcounts
-from stream_app.records import Bytes, Longs
 from stream_app.serialization.avro import (
     BLOCK_SIZE,
     BOOLEAN,

@@ -6,8 +6,8 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs, Words
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.records import Bytes, Integers, Longs, Words
 from stream_app.serialization.avro import long_bytes
 
 

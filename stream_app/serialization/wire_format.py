@@ -18,8 +18,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
+from stream_app.arrays import Bytes, Words
 from stream_app.errors import ConfigurationError, UndecodableError, WrongSchemaError
-from stream_app.records import Bytes, Example, Kind, Label, Mark, Reason, Side, Words
+from stream_app.records import Example, Kind, Label, Mark, Reason, Side
 from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
 from stream_app.serialization.json_value import read_json
 from stream_app.serialization.public_types import INPUT_TYPES

@@ -22,7 +22,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ from stream_app.snapshot.imported_state import NO_COLUMNS, SavedColumns
 STATE, MODEL, INPUT, COLUMNS = "state.", "model.", "input.", "columns."
 
 FORMAT = "areba model 1"
+
+Layers: TypeAlias = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
+"""Weights `[units, inputs]` and biases `[units]` of each layer of a network."""
 
 
 class ModelFile(NamedTuple):
@@ -58,22 +61,54 @@ class ModelFile(NamedTuple):
     columns: SavedColumns = NO_COLUMNS
     feature_names: Sequence[str] = ()
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The name of each feature: of a stream without columns its number."""
+        return list(self.feature_names) or [str(number) for number in range(self.features)]
+
+    def layers(self) -> Sequence[Layers]:
+        """Return the layers of each network that predicts; empty: the learner has no dense network.
+
+        RELAY's feature gates are in the weights of the first layer.
+        """
+        if self.settings.network != "dense" or "parameters" not in self.state:
+            return []
+        widths = (self.features, *self.settings.hidden, 1)
+        parameters = np.array(self.state["parameters"]).reshape(len(self.state["updates"]), -1)
+        predictor = METHOD_FACTS[self.settings.method].predictor
+        if predictor is not None:
+            parameters = parameters[predictor : predictor + 1]
+        if "gates" in self.state:
+            first = parameters[0, : self.features * widths[1]].reshape(self.features, widths[1])
+            first *= np.asarray(self.state["gates"])[:, None]
+        return [_layers(network, widths) for network in parameters]
+
+    def scaling(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return mean and inverse deviation, float64 `[features]`, of a learner that standardizes; otherwise None.
+
+        A feature that never varied has the inverse deviation 0, so that its standardized value is 0.
+        """
+        if "scaler.mean" not in self.state:
+            return None
+        mean, variance = (np.asarray(self.state[f"scaler.{name}"], np.float64) for name in ("mean", "variance"))
+        deviation = np.sqrt(variance)
+        factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        return mean, factor
+
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         tensors = {f"{STATE}{name}": array for name, array in self.state.items()}
-        if self.settings.network == "dense" and "parameters" in self.state:
-            widths = (self.features, *self.settings.hidden, 1)
-            parameters = np.array(self.state["parameters"])
-            predictor = METHOD_FACTS[self.settings.method].predictor
-            if predictor is not None:
-                parameters = parameters.reshape(len(self.state["updates"]), -1)[predictor]
-            if "gates" in self.state:
-                first = parameters[: self.features * widths[1]].reshape(self.features, widths[1])
-                first *= np.asarray(self.state["gates"])[:, None]
-            tensors |= {f"{MODEL}{name}": array for name, array in _layers(parameters, widths).items()}
-        if "scaler.mean" in self.state:
-            mean, deviation = _scaling(self.state)
-            tensors |= {f"{INPUT}mean": mean, f"{INPUT}deviation": deviation}
+        networks = self.layers()
+        for network, layers in enumerate(networks):
+            prefix = f"{MODEL}{network}." if len(networks) > 1 else MODEL
+            for layer, (weights, biases) in enumerate(layers):
+                tensors[f"{prefix}{2 * layer}.weight"] = weights
+                tensors[f"{prefix}{2 * layer}.bias"] = biases
+        scaling = self.scaling()
+        if scaling is not None:
+            mean, factor = scaling
+            deviation = np.divide(1.0, factor, out=np.full_like(factor, np.inf), where=factor > 0)
+            tensors |= {f"{INPUT}mean": mean.astype(np.float32), f"{INPUT}deviation": deviation.astype(np.float32)}
         tensors |= named(COLUMNS, self.columns.state)
         metadata = {
             **self.source,
@@ -82,7 +117,7 @@ class ModelFile(NamedTuple):
             "features": str(self.features),
             "order": json.dumps(list(self.state)),
             "columns": self.columns.text,
-            "feature_names": json.dumps(self.feature_names or [str(number) for number in range(self.features)]),
+            "feature_names": json.dumps(self.names),
         }
         return save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, metadata=metadata)
 
@@ -118,27 +153,12 @@ def digest_of(state: Arrays) -> str:
     return digest.hexdigest()
 
 
-def _layers(parameters: NDArray[Any], widths: Sequence[int]) -> Columns:
-    """Return weights `[units, inputs]` and biases `[units]` of layers, by their names in `torch.nn.Sequential`."""
-    size = sum((inputs + 1) * units for inputs, units in pairwise(widths))
-    networks = len(parameters) // size
-    layers: Columns = {}
-    for number in range(networks):
-        start, prefix = number * size, f"{number}." if networks > 1 else ""
-        for layer, (inputs, units) in enumerate(pairwise(widths)):
-            weights = parameters[start : start + inputs * units].reshape(inputs, units)
-            start += inputs * units
-            layers[f"{prefix}{2 * layer}.weight"] = weights.T
-            layers[f"{prefix}{2 * layer}.bias"] = parameters[start : start + units]
-            start += units
+def _layers(parameters: NDArray[Any], widths: Sequence[int]) -> Layers:
+    """Return weights `[units, inputs]` and biases `[units]` of each layer of one network."""
+    start, layers = 0, []
+    for inputs, units in pairwise(widths):
+        weights = parameters[start : start + inputs * units].reshape(inputs, units)
+        start += inputs * units
+        layers.append((weights.T, parameters[start : start + units]))
+        start += units
     return layers
-
-
-def _scaling(state: Arrays) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return mean and standard deviation, float32 `[features]`, with which a learner standardizes features.
-
-    A feature that never varied has an infinite deviation, so that its standardized value is 0.
-    """
-    mean, variance = (np.asarray(state[f"scaler.{name}"], np.float64) for name in ("mean", "variance"))
-    deviation = np.where(variance > 0, np.sqrt(variance), np.inf)
-    return mean.astype(np.float32), deviation.astype(np.float32)

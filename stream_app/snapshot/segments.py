@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from stream_app.arrays import Longs
 from stream_app.errors import StateError
-from stream_app.records import Longs
 from stream_app.snapshot.format import (
     Arrays,
     Columns,

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Floats, Longs
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled
-from stream_app.records import Bytes, Floats, Longs, Prediction
+from stream_app.records import Prediction
 from stream_app.serialization import avro
 
 

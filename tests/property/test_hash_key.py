@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_app.arrays import Longs, Words, pack_id
 from stream_app.config import JoinSettings, TaskSettings
 from stream_app.join.constants import Counter
 from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, StreamJoin
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id
+from stream_app.records import MAX_ID_BYTES, Side
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Record
 from tests.support.rows import columns

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs
 from stream_app.config import Corrections, JoinSettings, LearnerSettings, StreamSettings, TaskSettings
 from stream_app.learners.networks.autograd import AutogradModel, DenseNetwork, flatten
 from stream_app.learners.networks.dense import Training, new_training
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS, new_method
 from stream_app.pipeline.task import Task
-from stream_app.records import Floats, Longs, Operation, Side
+from stream_app.records import Operation, Side
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import ExpectedOutcome, Predicted, Record
 from tests.learner_oracle import Kept, Network, Queues

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_app.arrays import Longs
 from stream_app.pipeline.merge import cut, merge
-from stream_app.records import Longs
 
 TIMES = st.one_of(
     st.lists(st.integers(0, 5), max_size=12),  # ties and disorder

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Words
 from stream_app.config import LearnerSettings, has_setting
 from stream_app.learners.api import Answers, Learner, Operations
 from stream_app.learners.factory import build
@@ -13,7 +14,7 @@ from stream_app.learners.networks.adam import EPSILON
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS, new_method
-from stream_app.records import ID_WORDS, Floats, Operation, Words
+from stream_app.records import ID_WORDS, Operation
 
 SEED = bytes(range(32))
 

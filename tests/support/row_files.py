@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stream_app.producers.datasets.base import DataSet
-from stream_app.producers.files.layout import FileOptions
+from stream_app.producers.files.layout import ANY_INPUT, FileOptions, StreamInput
 from stream_app.producers.files.source import Reading, read_file
 
 RowsToWrite = Sequence[Mapping[str, object]]
@@ -71,7 +71,15 @@ class Heard:
         self.notes: list[str] = []
         self.progress: list[tuple[int, int]] = []
 
-    def read(self, path: Path, *, run_rows: int | None = None, limit: int | None = None, **options: Any) -> DataSet:  # noqa: ANN401  (any field)
+    def read(
+        self,
+        path: Path,
+        *,
+        run_rows: int | None = None,
+        limit: int | None = None,
+        stream: StreamInput = ANY_INPUT,
+        **options: Any,  # noqa: ANN401  (any field)
+    ) -> DataSet:
         """Read a file with these options (`FileOptions`)."""
         reading = Reading(
             options=FileOptions(**options),
@@ -80,7 +88,7 @@ class Heard:
             on_note=self.notes.append,
             on_progress=lambda done, size: self.progress.append((done, size)),
         )
-        return read_file(path, reading)
+        return read_file(path, reading, stream)
 
     @property
     def text(self) -> str:

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import pytest
 
+from stream_app.arrays import Floats, Words
 from stream_app.backends.base import Answer, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.config import Config, LearnerSettings
 from stream_app.learners.api import REPORT_WIDTH, Answers, Operations
@@ -21,7 +22,6 @@ from stream_app.records import (
     Act,
     Commit,
     Example,
-    Floats,
     Header,
     Label,
     Mark,
@@ -30,7 +30,6 @@ from stream_app.records import (
     Operation,
     Outcome,
     Prediction,
-    Words,
 )
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import RULES

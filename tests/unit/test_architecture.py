@@ -13,7 +13,18 @@ ROOT = Path(__file__).parents[2]
 APPLICATION = ROOT / "stream_app"
 
 OPEN_TO_ALL = frozenset(
-    {"records", "record_columns", "errors", "terminal", "log_lines", "task_state", "schemas", "__version__"}
+    {
+        "arrays",
+        "records",
+        "record_columns",
+        "errors",
+        "terminal",
+        "log_lines",
+        "task_state",
+        "worker_extra",
+        "schemas",
+        "__version__",
+    }
 )
 
 PURE = frozenset(
@@ -25,6 +36,7 @@ PURE = frozenset(
         "serialization",
         "jit",
         "config",
+        "arrays",
         "records",
         "record_columns",
         "errors",

@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from stream_app.admin.saved_models.onnx_model import onnx_model
+from stream_app.config import LearnerSettings
+from stream_app.snapshot.model_file import ModelFile
 from tests.support.documents import ROOT, blocks
+from tests.support.learner_steps import learner
 
 TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
 COLUMNS = blocks((ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), "python")
+MODELS = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "python")
 OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")
 
 
@@ -53,6 +58,19 @@ def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
     ]
     _run(TUTORIAL[-1], tmp_path, "".join(f"{json.dumps(document)}\n" for document in documents))
     assert imread(tmp_path / "gmean.png").std() > 0
+
+
+@pytest.mark.slow(5)
+def test_exported_models_predict_without_areba(tmp_path: Path) -> None:
+    """The two programs of models.md read the same model, so they print the same score."""
+    settings = LearnerSettings(method="baseline")
+    state = dict(learner(54, method="baseline").arrays())
+    file = ModelFile(state, settings, 54, {"learner": "own"})
+    (tmp_path / "champion.safetensors").write_bytes(file.to_bytes())
+    (tmp_path / "champion.onnx").write_bytes(onnx_model(file))
+    plain, other = (float(_run(program, tmp_path)[0]) for program in MODELS)
+    assert plain == pytest.approx(other, abs=1e-6)
+    assert plain != 0.5
 
 
 @pytest.mark.slow

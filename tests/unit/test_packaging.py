@@ -37,11 +37,47 @@ def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_allowed() -> No
 
 
 def test_heavy_packages_belong_to_extras() -> None:
-    """A producer's team that wants `encode`, and a worker whose networks are dense, need no GB of Torch."""
+    """A worker whose networks are dense needs no GB of Torch."""
     extras = PROJECT["project"]["optional-dependencies"]
-    needed = {Requirement(line).name for line in [*PROJECT["project"]["dependencies"], *extras["worker"]]}
+    needed = {Requirement(line).name for line in extras["worker"]}
     assert needed.isdisjoint({"torch", "matplotlib", "river", "pandas", "scipy"})
     assert [Requirement(line).name for line in extras["torch"]] == ["torch"]
+
+
+WITHOUT_EXTRAS = """
+import importlib.abc, sys
+from pathlib import Path
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        allowed = {"stream_app", "fastavro"} | sys.stdlib_module_names
+        if name.partition(".")[0] not in allowed:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def _without_extras(code: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", WITHOUT_EXTRAS + code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_client_needs_fastavro_alone() -> None:
+    """A subscriber's team installs a decoder, and not a compiler of 400 MB."""
+    assert [Requirement(line).name for line in PROJECT["project"]["dependencies"]] == ["fastavro"]
+    read = "from stream_app.client import decode; print(decode(Path('schemas/golden/metric.v1.bin').read_bytes()))"
+    done = _without_extras(read)
+    assert done.stdout.startswith("Metric(stream="), done.stderr
+
+
+@pytest.mark.parametrize("package", ["cli", "producers"])
+def test_a_command_without_its_packages_names_the_extra(package: str) -> None:
+    """Without the name of the extra, a user would install one package after the other."""
+    done = _without_extras(f"from stream_app.{package}.__main__ import main; main()")
+    assert done.returncode == 2
+    assert "areba[worker]" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 WITHOUT_TORCH = """

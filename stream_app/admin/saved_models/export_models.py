@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from stream_app.admin.history import Rebuilt
 from stream_app.admin.models import Application, rebuild
+from stream_app.admin.saved_models.onnx_model import onnx_model
 from stream_app.backends.base import pair
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
@@ -70,20 +71,28 @@ def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner
 
 
 def export(
-    application: Application, stream: str, learner: str, path: Path, task: int | None, at: tuple[int, int] | None
+    application: Application,
+    stream: str,
+    learner: str,
+    path: Path,
+    task: int | None,
+    at: tuple[int, int] | None,
+    *,
+    as_onnx: bool = False,
 ) -> str:
     """Write a learner to a file; return a line for people.
 
     Without a `task`, the name of the stream decides; for `at` see `rebuild`.
 
     Raises:
-        ConfigurationError: The task has no such stream, or the stream has no such learner.
+        ConfigurationError: The task has no such stream, or the stream has no such learner, or it has no dense network
+            that can be written as ONNX.
         StateError: There is no such commit, or the state cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
     number = application.task_of(stream, task)
     file = model_file(application.config, number, rebuild(application, number, at), stream, learner)
-    path.write_bytes(file.to_bytes())
+    path.write_bytes(onnx_model(file) if as_onnx else file.to_bytes())
     return f"{path}: {stream}/{learner} at offsets {file.source['offsets']}, digest {file.source['digest']}"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_app import log_lines
+from stream_app.arrays import Longs
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.blocking_calls import BlockingCallThread
@@ -43,7 +44,6 @@ from stream_app.errors import (
     UnknownOutcomeError,
 )
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Longs
 
 LOGGER = logging.getLogger("areba.kafka")
 

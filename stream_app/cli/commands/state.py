@@ -82,6 +82,14 @@ def list_command(path: Path, tasks: Sequence[int], at: tuple[int, int] | None, *
 @CONFIG_OPTION
 @TASK_OPTION
 @_AT_OPTION
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["safetensors", "onnx"]),
+    default="safetensors",
+    show_default=True,
+    help="onnx: the network and its scaling, for onnxruntime and others; it cannot be imported again.",
+)
 @click.option("--all", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save all learners here.")
 @click.option("--overwrite", is_flag=True, help="With --all: replace an earlier backup in this folder.")
 def export_command(
@@ -91,20 +99,22 @@ def export_command(
     path: Path,
     task: int | None,
     at: tuple[int, int] | None,
+    form: str,
     folder: Path | None,
     *,
     overwrite: bool,
 ) -> None:
     """Save LEARNER of STREAM in a FILE, or --all in a folder.
 
-    The format is safetensors, which plain Torch can read (see docs/models.md). Workers may be running. With --all, each
-    task is rebuilt once, and the folder has a file for each learner and a manifest; it gets its name when it is
-    complete. The exit status is 2 if there is no such stream or learner, or the folder is not empty; 3 if a task
-    cannot be rebuilt (with --all, the others are saved; an earlier backup stays).
+    A file of safetensors has the whole state, and plain Torch can read it (see docs/models.md). Workers may be
+    running. With --all, each task is rebuilt once, and the folder has a file for each learner and a manifest; it gets
+    its name when it is complete. The exit status is 2 if there is no such stream or learner, or the folder is not
+    empty; 3 if a task cannot be rebuilt (with --all, the others are saved; an earlier backup stays).
 
     \b
     Examples:
       areba state export pumps areba champion.safetensors -c my.yaml
+      areba state export pumps areba champion.onnx --format onnx -c my.yaml
       areba state export --all backup -c my.yaml
       areba state export --all backup --overwrite -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
@@ -114,11 +124,14 @@ def export_command(
     chosen = _all_or_one(
         folder, ("STREAM", "LEARNER", "FILE"), (stream, learner, file), (task, at), overwrite=overwrite
     )
+    as_onnx = form == "onnx"
     if isinstance(chosen, Path):
+        if as_onnx:
+            raise click.UsageError("--all makes a backup, which needs --format safetensors")
         for line in backup.export_all(open_application(path), chosen, overwrite=overwrite):
             say(line)
     else:
-        say(export_models.export(open_application(path), *chosen, task, at))
+        say(export_models.export(open_application(path), *chosen, task, at, as_onnx=as_onnx))
 
 
 @state.command("import")

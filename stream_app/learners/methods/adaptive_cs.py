@@ -19,13 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.tables import new_table, view_of
 from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, RunningMethod, array_part
 from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, grow_sizes, new_tables
 from stream_app.learners.queues import gather_one
-from stream_app.records import Longs
 
 
 class _Costs(NamedTuple):

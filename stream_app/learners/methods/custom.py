@@ -19,10 +19,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Words
 from stream_app.errors import OwnCodeError, StateError, raised_at
 from stream_app.learners.api import REPORT_WIDTH, Answers, Operations, check
 from stream_app.learners.networks.dense import class_at
-from stream_app.records import Floats, Operation, Words
+from stream_app.records import Operation
 
 State = Mapping[str, NDArray[np.generic]]
 

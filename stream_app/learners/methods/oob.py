@@ -21,6 +21,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Words
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.tables import ArrayMark, new_table, view_of
@@ -28,7 +29,6 @@ from stream_app.learners.method import CLASS_SIZES, Functions, LearningMethod, R
 from stream_app.learners.method_state import LearnerView, MethodState, grow_sizes, new_tables
 from stream_app.learners.poisson import TABLE_SIZE, WORDS, draw, new_generator
 from stream_app.learners.queues import gather_one
-from stream_app.records import Words
 
 MAX_RATE = 1000.0
 """The most steps on one label that a network is expected to take."""

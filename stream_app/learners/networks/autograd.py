@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs
 from stream_app.errors import ConfigurationError, OwnCodeError, raised_at
 from stream_app.learners.networks import activations, adam  # before Torch: they set the number of threads
 from stream_app.learners.networks.dense import (
@@ -27,7 +28,6 @@ from stream_app.learners.networks.dense import (
     random_generator,
 )
 from stream_app.learners.networks.dense_networks import DenseNetworks
-from stream_app.records import Floats, Longs
 
 # isort: split
 import torch

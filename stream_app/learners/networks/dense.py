@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs
 from stream_app.errors import ConfigurationError
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.jit.tables import new_table
 from stream_app.learners.networks.dense_networks import CHUNK, WIDTH, DenseNetworks, parameter_count, work_size
-from stream_app.records import Floats, Longs
 
 _TRUNCATED_DEVIATION = 0.87962566103423978
 """The standard deviation of a standard normal number truncated at 2; a truncated draw is divided by it."""

@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs
 from stream_app.jit.compiler import inlined
 from stream_app.jit.memory import offset_pointer
 from stream_app.jit.tables import ArrayMark
-from stream_app.records import Floats, Longs
 
 ZERO: Any = np.int64(0)
 ONE: Any = np.int64(1)

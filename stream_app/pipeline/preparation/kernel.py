@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Bytes, Floats, Integers, Longs, Words
 from stream_app.jit.compiler import compiled, inlined, inlined_without_refcounts
 from stream_app.jit.memory import longs_at, offset_pointer, pointer_to
 from stream_app.learners.moments import take_into_moments
@@ -34,7 +35,6 @@ from stream_app.pipeline.preparation.tables import (
     Tables,
     tables_of,
 )
-from stream_app.records import Bytes, Floats, Integers, Longs, Words
 from stream_app.serialization.avro import (
     BOOLEAN_VALUE,
     DOUBLE_VALUE,

@@ -6,6 +6,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import ColumnSettings, StreamSettings
 from stream_app.config.column_settings import columns_text
 from stream_app.errors import StateError
@@ -16,7 +17,6 @@ from stream_app.pipeline.preparation.tables import (
     counted_categories,
     new_tables,
 )
-from stream_app.records import Floats
 from stream_app.snapshot.format import Arrays, Columns
 from stream_app.snapshot.imported_state import SavedColumns
 

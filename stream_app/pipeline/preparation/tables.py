@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs, Words
 from stream_app.config import ColumnSettings, StreamSettings
 from stream_app.jit.tables import new_table, view_of
 from stream_app.learners.moments import new_moments
-from stream_app.records import Bytes, Integers, Longs, Words
 from stream_app.serialization.names import NameList
 
 NUMBER, CYCLIC, MOST, HASHED = 0, 1, 2, 3

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, Pointer, doubles_at, longs_at
 from stream_app.join import segments as join
@@ -14,7 +15,7 @@ from stream_app.join.score_bins import BINS, score_bin, unpacked_bin
 from stream_app.pipeline.calibration import calibration_error, correct_label, count_label, probability_of
 from stream_app.pipeline.prequential import UNPREDICTED, power
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
-from stream_app.records import Longs, Operation
+from stream_app.records import Operation
 
 
 def calibrate(segments: Segments, calibrations: Longs, fading: float, out: JoinOutput, answers: LearnerAnswers) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.config import MetricSettings
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.join.constants import NO_ANSWER, Amendment, OutputKind
@@ -21,7 +22,7 @@ from stream_app.pipeline.prequential import (
     factors_of,
 )
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
-from stream_app.records import Bytes, Integers, Longs, Operation
+from stream_app.records import Operation
 
 
 class Scores(NamedTuple):

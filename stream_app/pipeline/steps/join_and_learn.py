@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.jit.memory import longs_at, offset_pointer, pointer_to
 from stream_app.join import segments as join
@@ -21,7 +22,7 @@ from stream_app.learners import loop
 from stream_app.learners.api import REPORT_WIDTH, Operations
 from stream_app.learners.scaler import OperationBuffers
 from stream_app.pipeline.stream import Stream
-from stream_app.records import Floats, Longs, Operation
+from stream_app.records import Operation
 
 
 class LearnerAnswers(NamedTuple):

@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Integers, Longs
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.join.constants import OutputKind
 from stream_app.join.input import JoinInput
 from stream_app.join.output import JoinOutput
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
 from stream_app.record_columns import OUTCOME_ROW, PREDICTION_ROW, Rows
-from stream_app.records import ID_WORDS, Integers, Longs, Operation
+from stream_app.records import ID_WORDS, Operation
 
 
 class _Owners(NamedTuple):

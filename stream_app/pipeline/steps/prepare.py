@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.preparation.faults import ARRAY, VALUES, fault_text
 from stream_app.pipeline.preparation.kernel import Given, Prepared, prepare_examples
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.record_columns import COLUMNS
-from stream_app.records import Bytes, Integers, Kind, Longs, Reason, Side
+from stream_app.records import Kind, Reason, Side
 
 
 class _Chosen(NamedTuple):

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.jit.compiler import compiled
 from stream_app.join.input import JoinInput
 from stream_app.pipeline.batch import InputBatch
-from stream_app.records import Bytes, Integers, Kind, Longs, MarkKind, Reason, Side, stream_of_key
+from stream_app.records import Kind, MarkKind, Reason, Side, stream_of_key
 
 NUMBERS = frozenset(map(int, Reason))
 

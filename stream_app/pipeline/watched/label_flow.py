@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Bytes, Longs
 from stream_app.join.constants import JOINED_KIND, UNLABELLED_KIND, Counter, Setting, SlotState
 from stream_app.join.delays import DELAY_STEPS, EXACT_DELAYS_MS
 from stream_app.join.stream_join import StreamJoin
-from stream_app.records import Bytes, Longs
 
 WINDOW = 1_000
 """How many of the newest closed examples decide the share of `unlabelled`."""

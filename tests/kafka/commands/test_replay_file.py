@@ -20,6 +20,7 @@ from tests.support.kafka.topics import read_topic
 pytestmark = pytest.mark.kafka
 
 ROWS = 600
+CITIES = ("Paris", "São Paulo", "")
 OPTIONS = ("--id=transaction", "--time=date", "--label=is_fraud", "--positive=yes", "--label-time=known_at")
 
 
@@ -34,14 +35,14 @@ def _write(path: Path, first_s: float) -> None:
             datetime.fromtimestamp(time_s, UTC).isoformat() for time_s in (at_s, at_s + numbers.random() * 172_800)
         ]
         label, known = ("yes" if is_fraud else "no", times[1]) if number % 50 else ("", "")
-        lines.append(f"t{number};{times[0]};{numbers.gauss(9 if is_fraud else 3, 1):.2f};Paris;{label};{known}")
+        amount = f"{numbers.gauss(9 if is_fraud else 3, 1):.2f}".replace(".", ",") if number % 7 else "?"
+        lines.append(f"t{number};{times[0]};{amount};{CITIES[number % 3]};{label};{known}")
     numbers.shuffle(lines)
     path.write_text("transaction;date;amount;city;is_fraud;known_at\n" + "\n".join(lines) + "\n")
 
 
-def _replay(app: App, file: Path, *arguments: str) -> str:
-    servers = ("--bootstrap-servers", app.servers, "--topic-prefix", app.prefix)
-    result = CliRunner().invoke(cli.main, ["run", str(file), "--stream", "payments", *OPTIONS, *arguments, *servers])
+def _replay(settings: Path, file: Path) -> str:
+    result = CliRunner().invoke(cli.main, ["run", str(file), "-c", str(settings), *OPTIONS])
     assert result.exit_code == 0, result.output
     return result.stderr
 
@@ -50,7 +51,10 @@ def _replay(app: App, file: Path, *arguments: str) -> str:
 def test_a_file_with_label_times_is_learned_and_verified(
     kafka: Broker, prefix: str, tmp_path: Path, years_ago: int
 ) -> None:
-    """Every label meets its example, in the order of time, whether times are kept or moved; `verify` is clean."""
+    """Every label meets its example, in the order of time, whether times are kept or moved; `verify` is clean.
+
+    The description of the file is the configuration, with a category, and gaps in both columns.
+    """
     assert kafka.bootstrap_servers is not None
     file = tmp_path / "payments.csv"
     first_s = time.time() - (12.5 + years_ago * 365) * 86_400
@@ -62,7 +66,7 @@ def test_a_file_with_label_times_is_learned_and_verified(
     app = App(kafka.bootstrap_servers, prefix, tmp_path, sections)
     settings = app.file("w")
     assert areba(settings, "topics", "create", "--partitions", "1").returncode == 0
-    said = _replay(app, file)
+    said = _replay(settings, file)
     assert ("are kept" in said) == (years_ago == 0)
     assert ("are moved" in said) == (years_ago != 0)
 

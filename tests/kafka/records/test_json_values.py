@@ -67,8 +67,7 @@ def test_from_a_plain_producer_to_a_plain_reader(kafka: Broker, prefix: str, tmp
         worker.kill()
         worker.start()
         wait_until(lambda: predicted(COUNT), "all predictions", DEADLINE_S)
-        where = ("--bootstrap-servers", app.servers, "--topic-prefix", prefix, "--json")
-        sent = CliRunner().invoke(cli.main, ["run", f"sine:length={REPLAYED}", *where])
+        sent = CliRunner().invoke(cli.main, ["run", f"sine:length={REPLAYED}", "-c", str(app.file("w"))])
         assert sent.exit_code == 0, sent.stderr
         wait_until(lambda: predicted(COUNT + REPLAYED), "the replayed stream", DEADLINE_S)
         assert worker.stop() == 0

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_app.arrays import pack_id
 from stream_app.record_columns import NO_OUTCOME, PREDICTION_ROW, BinaryColumn, Rows
-from stream_app.records import Outcome, OutcomeKind, Prediction, pack_id
+from stream_app.records import Outcome, OutcomeKind, Prediction
 from stream_app.serialization.encode import encode_rows
 from stream_app.serialization.names import NameList, Names
 from stream_app.serialization.wire_format import WireFormat

@@ -36,7 +36,8 @@ def test_a_file_that_cannot_be_written(
 ) -> None:
     """Without its name in the message, a user would not know which file to look at."""
 
-    def export(_application: object, _stream: str, _learner: str, file: Path, *_: object) -> str:
+    def export(_application: object, _stream: str, _learner: str, file: Path, *_: object, as_onnx: bool) -> str:
+        assert not as_onnx
         file.write_bytes(b"")
         return ""
 
@@ -82,12 +83,3 @@ def test_an_application_that_has_no_topics(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(clients, "open_application", lambda _: Application(Config(), _NoTopics(), None, None))  # type: ignore[arg-type]
     line = _ends(monkeypatch, capsys, "explain", "s0", "1", "-c", "x.yaml")
     assert line.startswith("areba-progress: the topic does not exist")
-
-
-def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Without the name of the extra, a user would install one package after the other."""
-    file = tmp_path / "areba.yaml"
-    file.write_text("worker: {http_port: 0}\n")
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "stream_app.worker.reports.http", raising=False)
-    assert "areba[worker]" in _ends(monkeypatch, capsys, "run", "-c", str(file))

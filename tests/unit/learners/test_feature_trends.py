@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.errors import StateError
 from stream_app.learners.api import Operations
-from stream_app.records import Floats, Operation
+from stream_app.records import Operation
 from study.report.scores import curves_of
 from tests.support.learner_steps import ids, in_turn, learner, operations, run_in_cuts
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs, Words
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import address_of, pointer_to
@@ -20,7 +21,6 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import PART, TABLE_SIZE, WORDS, draw, new_generator
 from stream_app.learners.registry import METHODS, new_method
 from stream_app.learners.scaler import OperationBuffers, new_scaler
-from stream_app.records import Longs, Words
 from tests.support.learner_steps import (
     SEED,
     ids,

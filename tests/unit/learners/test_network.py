@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from stream_app.arrays import Floats
 from stream_app.errors import ConfigurationError
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer, address_of, longs_at, pointer_to
@@ -24,7 +25,6 @@ from stream_app.learners.networks.dense_networks import ONE, WIDTH, DenseNetwork
 from stream_app.learners.networks.simd import load8, store
 from stream_app.producers.datasets import RECIPES, load
 from stream_app.producers.synthetic import parse_spec, synthetic
-from stream_app.records import Floats
 from tests.support.learner_steps import SEED, single_step_differences, stream
 
 # isort: split

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Answers, Learner
 from stream_app.learners.factory import build
@@ -14,7 +15,6 @@ from stream_app.learners.moments import LIMIT, MOMENT_NAMES
 from stream_app.learners.networks.activations import LARGEST
 from stream_app.learners.networks.autograd import NO_SCORE
 from stream_app.learners.registry import METHODS
-from stream_app.records import Floats
 from stream_app.testing import InProcess
 from study.outliers import Fault, gmean
 from tests.support.learner_steps import in_turn, learner, run_in_cuts

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
 from stream_app.learners.api import Learner
@@ -16,7 +17,7 @@ from stream_app.learners.methods.relay.state import (
     WITH_GATES,
     WITH_JITTER,
 )
-from stream_app.records import Floats, Operation
+from stream_app.records import Operation
 from tests.learner_oracle import Kept, Network
 from tests.relay_oracle import Challenger, Relay
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, pair, run_in_cuts, stream

@@ -27,7 +27,19 @@ def test_every_public_topic_and_record_is_described() -> None:
         name: schema for name, schema in newest_schemas().items() if name in public
     }
     assert all(message["description"] for message in messages.values())
+    for name in public:
+        golden = FILE.parent / "schemas" / "golden" / f"{name.lower()}.v1.bin"
+        assert golden.read_bytes().hex().startswith(messages[name]["x-begins-with"]), "how a reader tells records apart"
     assert {operation["action"] for operation in DOCUMENT["operations"].values()} == {"send", "receive"}
+
+
+def test_the_fields_that_tell_records_apart_exist() -> None:
+    """A reader that removes repeats by a field that is absent would keep one record of all."""
+    for channel in DOCUMENT["channels"].values():
+        (message, *_) = (DOCUMENT["components"]["messages"][name] for name in channel["messages"])
+        names = message.get("payload", {}).get("schema", {}).get("fields", [])
+        known = {field["name"] for field in names} | set(message["headers"]["properties"])
+        assert set(channel["x-identity"]) <= known
 
 
 def test_the_descriptions_are_those_of_the_glossary() -> None:

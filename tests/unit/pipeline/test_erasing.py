@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from stream_app.arrays import pack_id
 from stream_app.config import JoinSettings, LearnerSettings, MetricSettings, StreamSettings
 from stream_app.pipeline.outputs import Erased
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
-from stream_app.records import Example, Label, Mark, MarkKind, Side, pack_id
+from stream_app.records import Example, Label, Mark, MarkKind, Side
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import id_digest
 from stream_app.snapshot import segments

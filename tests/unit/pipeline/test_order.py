@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stream_app.arrays import Longs
 from stream_app.pipeline.merge import cut, merge
-from stream_app.records import Longs
 
 ALL = 1_000
 

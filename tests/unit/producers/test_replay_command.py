@@ -13,9 +13,11 @@ from stream_app.backends.base import TopicInfo
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.producers import cli, datasets
 from stream_app.producers.manifest import Manifest
-from stream_app.producers.run_options import RunOptions, take_file_options
 from stream_app.producers.schedule import schedule
 from stream_app.producers.target import check_topics, read_client_config
+from stream_app.producers.target_options import BOOTSTRAP_VARIABLES, TOPIC_PREFIX_VARIABLES, take_target
+from stream_app.records import Example
+from stream_app.serialization.codec import decode_one
 from tests.support.replaying import ListSender, plan_of, stream_plan
 
 
@@ -45,7 +47,7 @@ def _run(
     sender: ListSender | None = None,
 ) -> Result:
     """Run `areba-replay run` on a cluster in memory."""
-    for variable in (*cli.BOOTSTRAP_VARIABLES, *cli.TOPIC_PREFIX_VARIABLES, "AREBA_DATA_DIR"):
+    for variable in (*BOOTSTRAP_VARIABLES, *TOPIC_PREFIX_VARIABLES, "AREBA_DATA_DIR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(cli, "KafkaCluster", lambda *_: cluster or FakeCluster(retention_ms="604800000"))
     monkeypatch.setattr(cli, "KafkaSender", lambda *_: sender or ListSender())
@@ -100,7 +102,7 @@ def test_no_kafka_is_one_line_and_exit_2(monkeypatch: pytest.MonkeyPatch) -> Non
     """With a default address, data could go to any server that listens there."""
     result = _run(monkeypatch, "sine")
     assert result.exit_code == 2
-    assert result.stderr.startswith("areba-replay: no Kafka: give --bootstrap-servers")
+    assert result.stderr.startswith("areba-replay: no Kafka: give -c FILE or --bootstrap-servers")
 
 
 @pytest.mark.parametrize("name", ["cervical", "fraud"])
@@ -271,5 +273,75 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 )
 def test_topics_have_a_prefix_or_names_of_their_own(options: list[str], topics: tuple[str, str]) -> None:
     """Records that go to other topics than those of `kafka.topics` are never predicted."""
-    values = dict(cli.main.commands["run"].make_context("run", ["sine", *options]).params)
-    assert RunOptions(file=take_file_options(values), **values).topics == topics
+    with cli.main.commands["run"].make_context("run", ["sine", *options, *KAFKA]) as context:
+        assert take_target(dict(context.params)).topics == topics
+
+
+CONFIGURATION = """
+kafka: {bootstrap_servers: "broker:1", topics: {examples: payments.v1}, all: {client.id: a}, producer: {linger.ms: 1}}
+streams:
+  payments:
+    columns: {amount: number, country: {category: {most: 2}, missing: mean}}
+  arrays: {features: 1}
+"""
+
+
+def _configured(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "my.yaml").write_text(CONFIGURATION)
+    (tmp_path / "payments.csv").write_text("amount,country\n1.5,DE\n2,\n")
+    return "-c", str(tmp_path / "my.yaml")
+
+
+def test_a_configuration_says_the_target_and_the_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What `my.yaml` says is not said again: brokers, topics, and which values an example has."""
+    sender, option = ListSender(), _configured(tmp_path)
+    result = _run(monkeypatch, str(tmp_path / "payments.csv"), *option, sender=sender)
+    assert result.exit_code == 0, result.output
+    sent = [(record.topic, decode_one(record.value)) for record in sender.sent]
+    values = [(topic, dict(record.values or {})) for topic, record in sent if isinstance(record, Example)]
+    assert values == [
+        ("payments.v1", {"amount": 1.5, "country": "DE"}),
+        ("payments.v1", {"amount": 2.0, "country": None}),
+    ]
+    with cli.main.commands["run"].make_context("run", ["sine", *option]) as context:
+        target = take_target(dict(context.params))
+    assert (target.bootstrap_servers, target.topics) == ("broker:1", ("payments.v1", "labels"))
+    assert target.settings == {"client.id": "a"}
+    assert target.sender_settings == {"client.id": "a", "linger.ms": "1"}
+
+
+def test_values_have_the_ids_of_the_configuration(tmp_path: Path) -> None:
+    """An application with Confluent's format would refuse anything else."""
+    path = tmp_path / "my.yaml"
+    path.write_text(
+        "serialization: {wire_format: confluent, schema_ids: {example.v1: [7], label.v1: [8], mark.v1: [9]}}"
+    )
+    with cli.main.commands["run"].make_context("run", ["sine", "-c", str(path)]) as context:
+        wire_format = take_target(dict(context.params)).wire_format()
+    assert wire_format.header(Example) == b"\0\0\0\0\x07"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("payments.csv", "--topic-prefix=x"), "--topic-prefix: my.yaml says it (-c)"),
+        (("payments.csv", *KAFKA), "--bootstrap-servers: my.yaml says it (-c)"),
+        (("payments.csv:stream=paymnts",), "the configuration has no stream 'paymnts'"),
+        (
+            ("sine:stream=payments",),
+            "sine:stream=payments: has arrays of features, and the stream payments has columns",
+        ),
+        (("payments.csv", "--features=amount"), "--features: the configuration has the columns of the stream"),
+    ],
+)
+def test_what_contradicts_the_configuration_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    """Records for another cluster, stream or form would be dead letters, or never read."""
+    monkeypatch.chdir(tmp_path)
+    _configured(tmp_path)
+    sender = ListSender()
+    result = _run(monkeypatch, *arguments, "-c", "my.yaml", sender=sender)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(f"areba-replay: {line}")
+    assert not sender.sent

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_app import schemas
+from stream_app.arrays import pack_id
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.record_columns import Decoded
 from stream_app.records import (
@@ -29,7 +30,6 @@ from stream_app.records import (
     Prediction,
     Reason,
     Side,
-    pack_id,
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
+from stream_app.arrays import Integers, Longs
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.librdkafka.library import Library
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.foreign import call_with_one, call_with_two, code_of_five, code_of_two, copy_bytes
 from stream_app.jit.memory import bytes_at, integer_of, integers_at, longs_at, pointer_to
 from stream_app.record_columns import PADDING_BYTES, BinaryColumn, CellArrays, RawRecords
-from stream_app.records import UNREADABLE_HEADERS, Header, Integers, Longs
+from stream_app.records import UNREADABLE_HEADERS, Header
 
 RKT, VALUE, VALUE_LENGTH, KEY, KEY_LENGTH, OFFSET = 1, 3, 4, 5, 6, 7
 """Fields of a message, in words of 64 bits."""

@@ -6,13 +6,13 @@ from functools import cache
 
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app.arrays import Longs
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.librdkafka.client import Callbacks, Client, milliseconds
 from stream_app.backends.kafka.librdkafka.library import PRODUCER, Library
 from stream_app.backends.kafka.librdkafka.partitions import partition_list
 from stream_app.backends.kafka.librdkafka.sending import Target, collect_offset, send_rows
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Longs
 
 QUEUE_FULL = int(KafkaError._QUEUE_FULL)  # noqa: SLF001
 _PURGE_ALL = 3

@@ -10,11 +10,12 @@ import numba
 import numpy as np
 from numba.core import types
 
+from stream_app.arrays import Longs
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.foreign import call_with_three
 from stream_app.jit.memory import integer_of, integers_at, longs_at, pointer_to
 from stream_app.record_columns import BinaryColumn, CellArrays, OutputRecords, binary_column
-from stream_app.records import Headers, Longs
+from stream_app.records import Headers
 
 _ARGUMENT_BYTES = 72
 """The size of one argument."""

@@ -13,6 +13,7 @@ weights, which never change.
 
 import numpy as np
 
+from stream_app.arrays import Floats
 from stream_app.jit.compiler import compiled
 from stream_app.learners.method_state import NEGATIVE, POSITIVE, LearnerView, Queues
 from stream_app.learners.methods.relay.state import (
@@ -35,7 +36,6 @@ from stream_app.learners.methods.relay.state import (
 )
 from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.queues import drop_oldest
-from stream_app.records import Floats
 
 FAST, SLOW = 0.05, 0.005
 """The rates of the two averages of the error that the alarm compares."""

@@ -24,6 +24,7 @@ The study can switch these mechanisms off (`RelayState.mechanisms`); the applica
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled, inlined
 from stream_app.learners.method import RINGS, Functions, LearningMethod, RunningMethod, State, StatePart, array_part
@@ -60,7 +61,6 @@ from stream_app.learners.networks.kernels import predict
 from stream_app.learners.poisson import next_block
 from stream_app.learners.queues import age_of, append_from, move_to_class, row_of_age
 from stream_app.learners.scaler import remember_arrival
-from stream_app.records import Floats
 
 DRAWN, LATE = 4, 50
 """Examples of each class in a step; the last of them is one of this many newest examples."""

@@ -5,10 +5,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Floats, Longs, Words
 from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.moments import new_moments
 from stream_app.learners.poisson import WORDS, new_generator
-from stream_app.records import Floats, Longs, Words
 
 NETWORKS = 5
 _NUMBERS: Any = [np.int64(number) for number in range(NETWORKS)]

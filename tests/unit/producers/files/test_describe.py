@@ -69,7 +69,7 @@ def test_the_output_is_a_configuration(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text("kafka: {bootstrap_servers: 'localhost:9092'}\n" + output)
     config = load(path, {})
-    assert config.streams["pay: ments"].features == 2  # amount and vip
+    assert list(config.streams["pay: ments"].columns) == ["amount", "shop", "vip"]
     assert config.join.ttl_ms == 10 * DAY_MS
     assert config.join.max_pending_per_stream == 1_000
     assert "--retention" in output
@@ -78,8 +78,9 @@ def test_the_output_is_a_configuration(tmp_path: Path) -> None:
 def test_wrong_rows_are_counted_and_do_not_stop(tmp_path: Path) -> None:
     """The description is for files that nobody has looked at."""
     output = _describe(_payments(tmp_path), *OPTIONS)
-    assert "# left out 101 of 1,000 rows: amount: 100 x missing value; amount: 1 x not a number" in output
-    assert "#   line 2, column amount: the value is missing" in output
+    assert "# left out 1 of 1,000 rows: amount: 1 x not a number" in output
+    assert "#   line 503, column amount: '2x' is not a number that a feature can hold" in output
+    assert "--wrong-rows skip -c my.yaml" in output
 
 
 def test_a_file_without_options_is_described(tmp_path: Path) -> None:
@@ -87,10 +88,11 @@ def test_a_file_without_options_is_described(tmp_path: Path) -> None:
     path = tmp_path / "a.b.jsonl"
     path.write_text('{"x": 1.5, "day": "2024-01-01", "n": null}\n{"x": 2, "day": "2024-01-02", "n": null}\n')
     output = _describe(path)
-    assert yaml.safe_load(output)["streams"] == {"a": {"features": 1, "learning_rate": 0.01}}
+    assert yaml.safe_load(output)["streams"] == {"a": {"columns": {"x": "number"}, "learning_rate": 0.01}}
     assert "# day     time        0.00%\n" in output
     assert "# n       empty     100.00%\n" in output
     assert "no column of labels (--label)" in output
+    assert "# --time may be, and --label-time: day\n" in output
     assert "join" not in yaml.safe_load(output)
 
 
