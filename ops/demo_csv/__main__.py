@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from ops import broker as brokers
-from ops.demo_csv.payments import write_payments
+from ops.demo_csv.payments import PAYMENTS, write_payments
 from ops.workers import ProcessWorkers
 from stream_app.cli.process import configure_logging, run_command
 from stream_app.errors import ArebaError
@@ -25,8 +25,6 @@ from stream_app.terminal import say
 FOLDER = Path(".local/demo-csv")
 
 FILE, CONFIGURATION = "payments.csv", "my.yaml"
-
-PAYMENTS = 10_000
 
 COLUMNS = "--id transaction --time date --label is_fraud --positive yes --label-time known_at"
 

@@ -5,10 +5,14 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
+
 NAMES = (
     "transaction", "date", "amount", "account_age_days", "payments_of_the_day", "country", "merchant", "hour",
     "is_fraud", "known_at",
 )  # fmt: skip
+
+PAYMENTS = 10_000
 
 FRAUD_SHARE = 0.02
 
@@ -47,3 +51,15 @@ def write_payments(path: Path, count: int, seed: int = 1) -> None:
             )  # fmt: skip
             times = (at.isoformat(timespec="seconds"), known_at.isoformat(timespec="seconds"))
             writer.writerow((f"t{number}", times[0], *values, "yes" if is_fraud else "no", times[1]))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--payments", type=click.IntRange(1), default=PAYMENTS, show_default=True, help="Rows of the file.")
+def main(path: Path, payments: int) -> None:
+    """Write a file of payments."""
+    write_payments(path, payments)
+
+
+if __name__ == "__main__":
+    main()

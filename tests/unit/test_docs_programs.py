@@ -21,6 +21,8 @@ COLUMNS = blocks((ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), "py
 MODELS = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "python")
 OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")
 
+SHORTEST_LINES = 12
+
 
 def _run(program: str, folder: Path, given: str = "") -> list[str]:
     """Run a program in a folder on this input, and return the lines that it prints."""
@@ -36,7 +38,7 @@ def _run(program: str, folder: Path, given: str = "") -> list[str]:
 @pytest.mark.slow
 def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     """A learner of the tool who sees other lines than the page promises stops trusting the page."""
-    first, late, crash, _ = TUTORIAL
+    _, first, late, crash, *_ = TUTORIAL
     gmeans = {}
     for line in _run(first, tmp_path):
         labelled, learner, gmean = line.split()
@@ -46,6 +48,18 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     assert gmeans[3_000, "areba"] > gmeans[3_000, "baseline"] + 0.1
     assert _run(late, tmp_path) == ["a joined 1 60000", "c joined 0 -1000", "b unlabelled None None"]
     assert _run(crash, tmp_path) == []
+
+
+@pytest.mark.slow(4)
+def test_the_shortest_program_runs_as_printed(tmp_path: Path) -> None:
+    """The first program that a newcomer runs without Kafka prints a prediction and a metric."""
+    program = TUTORIAL[0]
+    assert len(program.splitlines()) <= SHORTEST_LINES
+    prediction, metrics = _run(program, tmp_path)
+    assert prediction.startswith("Prediction(stream='pumps', id='pump-4999', learner='areba', champion=True, score=")
+    found = re.findall(r"\('(\w+)', ([\d.]+)\)", metrics)
+    assert [learner for learner, _ in found] == ["areba", "baseline"]
+    assert float(found[0][1]) > 0.85, metrics
 
 
 @pytest.mark.slow(4)

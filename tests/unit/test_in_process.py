@@ -1,4 +1,4 @@
-"""`InProcess`: the quick start of the README, and the basis of users' own tests."""
+"""`InProcess`: the shortest program of the tutorial, and the basis of users' own tests."""
 
 import random
 

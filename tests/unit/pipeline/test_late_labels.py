@@ -16,19 +16,19 @@ from stream_app.testing import InProcess
 DAY_MS = 86_400_000
 NOW_MS = 20_000 * DAY_MS
 
-README: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "streams": {"pumps": {"features": 3, "learning_rate": 0.01}},
     "learners": {
         "areba": {"method": "areba", "budget": 20, "scaler": "standard"},
         "baseline": {"method": "baseline", "scaler": "standard"},
     },
 }
-"""The configuration of README.md."""
+"""The configuration of the tutorial's own programs."""
 
 
 def run(days: float, count: int = 50, *, crash: bool = False, **join: Any) -> InProcess:  # noqa: ANN401  (settings)
     """Send an example each hour, and its label this many days later."""
-    application = InProcess(**README, join=join)
+    application = InProcess(**TUTORIAL, join=join)
     late = int(days * 24)
     for hour in range(count + late + 1):
         time_ms = NOW_MS + hour * 3_600_000
@@ -44,7 +44,7 @@ def run(days: float, count: int = 50, *, crash: bool = False, **join: Any) -> In
 
 
 def test_labels_three_days_late_are_joined_by_default() -> None:
-    """They are the README's promise; under a day, 49,113 of 50,000 labels became dead letters."""
+    """The tutorial promises it; under a day, 49,113 of 50,000 labels became dead letters."""
     application = run(3)
     assert [outcome.outcome for outcome in application.outcomes()].count("joined") == 50
     assert application.dead_letters() == []
