@@ -6,6 +6,7 @@
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -96,7 +97,8 @@ class SerializationSettings(Settings):
 
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
-            it begins with a zero byte and the id that a schema registry has given its schema.
+            it begins with a zero byte and the id that a schema registry has given its schema. `json`: it is an object
+            in JSON, as the schemas `*.schema.json` say.
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
         schema_ids: For `confluent`, the schema ids by names such as `example.v1`, instead of asking the registry for
             them at start.
@@ -331,6 +333,9 @@ class Config(Settings):
 
 
 def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflict]:
+    if serialization.wire_format == "json" and find_spec("msgspec") is None:
+        text = "json needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
+        yield _Conflict(("serialization", "wire_format"), text)
     is_confluent = serialization.wire_format == "confluent"
     has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
     if is_confluent and not (has_url or has_ids):
