@@ -83,11 +83,13 @@ class ThresholdKind(IntEnum):
         MAJORITY: The class that the learner gives: its score is above 0.5; of an ensemble the class of most networks.
         SCORE: The score is above a number.
         PROBABILITY: The probability is above a number.
+        COSTS: The probability is above the number from which on class 1 costs less, by the costs of the example.
     """
 
     MAJORITY = 0
     SCORE = 1
     PROBABILITY = 2
+    COSTS = 3
 
     @property
     def text(self) -> str:
@@ -258,6 +260,7 @@ class MetricWindow:
     """How good a learner's predictions are, by the labels so far, faded with one factor.
 
     Figures are None until both classes were seen; `precision` also while no example is predicted as class 1.
+    `cost_per_example` is what a decision has cost, None without `costs` of the stream, and until it has a label.
     `prevalence` is the share of class 1, which `precision`, `f1`, `kappa` and `average_precision` depend on.
     `..._correct` and `..._total` are the prequential sums: counts of correct predictions and of labels of each class.
     """
@@ -272,6 +275,7 @@ class MetricWindow:
     kappa: float | None
     roc_auc: float | None
     average_precision: float | None
+    cost_per_example: float | None
     positive_correct: float
     positive_total: float
     negative_correct: float

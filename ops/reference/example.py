@@ -45,7 +45,7 @@ streams:
     learning_rate: 0.001
     l2: 0.01
     champion: areba       # the first champion; `areba promote` changes it
-    threshold: {score: 0.8}  # from when on the class is 1; by default `majority`; or probability: 0.3
+    threshold: {score: 0.8}  # from when on the class is 1; by default `majority`; or probability: 0.3; or `costs`
     learners:             # settings for one learner
       areba: {budget: 20}
   forest:
@@ -59,6 +59,8 @@ streams:
       country: {category: {most: 50}}     # a feature for each of the 50 most frequent, one for the others
       merchant: {category: {hashed: 32}}  # 32 features; a hash chooses one of them
       weekday: {cyclic: 7}                # sine and cosine, with a period of 7
+    costs: {false_positive: 5, false_negative: amount}  # what errors cost: numbers, or columns
+    threshold: costs                      # predict the class that is expected to cost less
     missing_values: [-9999, ""]           # marks that stand for a missing value in any column
 """
 

@@ -11,7 +11,7 @@ May import `records` and `errors` only. Public: the names in `__all__`, and `col
 from stream_app.config.client_settings import REFUSED_SETTINGS
 from stream_app.config.column_settings import CategorySettings, ColumnSettings
 from stream_app.config.compatibility import Running, changes, must_restart
-from stream_app.config.decision_settings import ThresholdSettings, threshold_of
+from stream_app.config.decision_settings import CostSettings, ThresholdSettings, threshold_of
 from stream_app.config.learner_settings import METHODS, LearnerSettings, has_setting, is_own
 from stream_app.config.loading import DEFAULT, Effective, effective, load
 from stream_app.config.messages import or_nearest
@@ -44,6 +44,7 @@ __all__ = [
     "ColumnSettings",
     "Config",
     "Corrections",
+    "CostSettings",
     "Effective",
     "JoinSettings",
     "LearnerName",

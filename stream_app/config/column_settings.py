@@ -78,6 +78,11 @@ class ColumnSettings(Settings):
         return self
 
     @property
+    def is_number(self) -> bool:
+        """Whether the values are numbers that are features as they come."""
+        return self.category is None and self.cyclic is None
+
+    @property
     def value_width(self) -> int:
         """The number of features without the feature that says that the value was missing."""
         if self.category is not None:

@@ -130,6 +130,11 @@ def _decision_changes(old: StreamSettings, new: StreamSettings, now: Running) ->
     if new.champion not in {old.champion, now.champion}:
         text = f"champion: {old.champion} -> {new.champion}"
         yield _StreamChange(text, f"needs a mark: `areba promote STREAM {new.champion}`; set it back until then", True)
+    if old.costs != new.costs:
+        outcome = (
+            "cannot be: examples with costs wait for their labels; set both costs to 0" if new.costs is None else _HOLDS
+        )
+        yield _StreamChange(f"costs: {old.costs or 'none'} -> {new.costs or 'none'}", outcome, new.costs is None)
     if old.threshold != new.threshold:
         yield _StreamChange(f"threshold: {old.threshold} -> {new.threshold}", _HOLDS, False)
 

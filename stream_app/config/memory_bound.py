@@ -31,10 +31,12 @@ _SLOT_BYTES = _ID_BYTES + 70
 """A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
 _CLOSED_BYTES = _ID_BYTES + 34
 """A closed example: id, hashes, class, revision, outcome, time."""
-_CORRECTION_BYTES = 40
+_CORRECTION_BYTES = 48
 """With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
 TABLE_BYTES = 64
 """An id's share of the hash table: 16 bytes, of which at least a quarter is used after growing."""
+_COST_BYTES = 8
+"""The costs of an example, in a stream with `costs`."""
 _SCORE_BYTES = 9
 """One learner's score, probability and class."""
 _CALIBRATION_BYTES, _WINDOW_BYTES = 2_100, 1_100
@@ -104,6 +106,7 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
     copies = 1 + sum(learner.scaler != "none" for learner in learners)
     slot_bytes = row_bytes * copies + _SLOT_BYTES + _SCORE_BYTES * len(learners)
+    slot_bytes += _COST_BYTES if stream.costs is not None else 0
     methods = [METHOD_FACTS[learner.method] for learner in learners if not is_own(learner.method)]
     slot_bytes += _ARRIVAL_BYTES * sum(facts.keeps_arrivals for facts in methods)
     closed_bytes = _CLOSED_BYTES + (_CORRECTION_BYTES if join.corrections == "correct" else 0)

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
 from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
-from stream_app.config.decision_settings import Threshold, ThresholdSettings
+from stream_app.config.decision_settings import CostSettings, Threshold, ThresholdSettings, decision_conflicts
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
@@ -182,6 +182,7 @@ class _StreamOverrides(LearnerOverrides):
         columns: The columns of an example by name, instead of `features`: each is `number`, or a section.
         missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The first champion; None takes the first entry of `learners` in `Config`.
+        costs: What errors cost; None: the cost of decisions is not counted.
         threshold: From when on an example is predicted as class 1.
         learners: Settings for one learner by its name; they override the settings of the stream.
     """
@@ -190,6 +191,7 @@ class _StreamOverrides(LearnerOverrides):
     columns: Columns = Field(default_factory=dict)
     missing_values: MissingValues = ()
     champion: LearnerName | None = None
+    costs: CostSettings | None = None
     threshold: Threshold = ThresholdSettings()
     learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
 
@@ -226,8 +228,8 @@ class Config(Settings):
         predictions: Whose predictions are published.
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
-        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `threshold`, any
-            setting of a learner, and `learners` for settings of one learner.
+        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `costs`,
+            `threshold`, any setting of a learner, and `learners` for settings of one learner.
     """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
@@ -327,6 +329,7 @@ class Config(Settings):
             columns=stream.columns,
             missing_values=stream.missing_values,
             champion=stream.champion or next(iter(self.learners)),
+            costs=stream.costs,
             threshold=stream.threshold,
             learners=MappingProxyType(learners),
         )
@@ -364,6 +367,8 @@ def _stream_conflicts(config: Config) -> Iterator[_Conflict]:
     for name, stream in config.streams.items():
         path = ("streams", name)
         for setting, message in column_conflicts(stream, config.limits.max_features):
+            yield _Conflict((*path, setting), message)
+        for setting, message in decision_conflicts(stream.threshold, stream.costs, stream.columns):
             yield _Conflict((*path, setting), message)
         for setting in stream.without_effect(settings.method for settings in config.learners.values()):
             yield _Conflict((*path, setting), "no learner's method has such a setting")

@@ -104,13 +104,15 @@ class Evaluation(IntEnum):
         POSITIVES_THEN: Labels of class 1, likewise.
         ANSWERS: A bit for each learner that had predicted class 1; from bit `NO_ANSWER` on, a bit for each learner that
             had predicted nothing.
+        COSTS: The costs of the example, see `costs`.
         SCORE_BINS: The bins of the learners' scores, a byte each, in `score_bins.WORDS` columns from this on.
     """
 
     NEGATIVES_THEN = 0
     POSITIVES_THEN = 1
     ANSWERS = 2
-    SCORE_BINS = 3
+    COSTS = 3
+    SCORE_BINS = 4
 
 
 EVALUATION_COLUMNS = Evaluation.SCORE_BINS + WORDS
@@ -152,6 +154,7 @@ class Amendment(IntEnum):
         NEW_AGE: Labels of the new class since then.
         LEFT: How many examples are still of the old class.
         ANSWERS: `Evaluation.ANSWERS` of the example.
+        COSTS: `Evaluation.COSTS` of the example.
         SCORE_BINS: `Evaluation.SCORE_BINS` of the example, in `score_bins.WORDS` columns from this on.
     """
 
@@ -162,7 +165,8 @@ class Amendment(IntEnum):
     NEW_AGE = 4
     LEFT = 5
     ANSWERS = 6
-    SCORE_BINS = 7
+    COSTS = 7
+    SCORE_BINS = 8
 
 
 AMENDMENT_COLUMNS = Amendment.SCORE_BINS + WORDS

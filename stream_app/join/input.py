@@ -20,6 +20,8 @@ class JoinInput(NamedTuple):
         features: float32, the features of all examples, one example after the other.
         feature_starts: int64, where the features of each example begin.
         fingerprints: uint64, a hash of what each example came with; 0: of its features. Empty if all are 0.
+        costs: float32 `[examples, 2]`, of a false positive and a false negative; NaN: not known. Empty if no stream has
+            costs.
         label_times: int64, event time of each label in milliseconds.
         label_offsets: int64, its input offset.
         label_ids: uint64 `[labels, ID_WORDS]`, packed ids.
@@ -36,6 +38,7 @@ class JoinInput(NamedTuple):
     features: Floats
     feature_starts: Longs
     fingerprints: Words
+    costs: Floats
     label_times: Longs
     label_offsets: Longs
     label_ids: Words

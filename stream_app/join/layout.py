@@ -32,6 +32,7 @@ class JoinField(IntEnum):
     FEATURES = 7
     LEARNERS = 8
     EVALUATIONS = 9
+    COSTS = 10
 
 
 JOIN_FIELDS = len(JoinField)
@@ -62,6 +63,7 @@ class JoinArrays(NamedTuple):
         features: float32 `[slots, d]`.
         scores: float32 `[learners, slots]`, each learner's score; kept here for learners and evaluation.
         probabilities: float32 `[learners, slots]`, what the pipeline made of the scores; kept here for outcomes.
+        costs: float32 `[slots, 2]`, of a false positive and a false negative; `[slots, 0]` if the stream has no costs.
         states: uint8, `FREE_SLOT`, `IS_PENDING` or `IS_WAITING`.
         labels: int8, the class of a waiting label.
         classes: int8 `[learners, slots]`, the class that each learner predicted.
@@ -95,6 +97,7 @@ class JoinArrays(NamedTuple):
     features: Floats
     scores: Floats
     probabilities: Floats
+    costs: Floats
     states: Bytes
     labels: NDArray[np.int8]
     classes: NDArray[np.int8]
@@ -139,6 +142,7 @@ BLOCKS = (
             BlockColumn("features", np.float32, elements_field=JoinField.FEATURES),
             BlockColumn("scores", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
             BlockColumn("probabilities", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
+            BlockColumn("costs", np.float32, elements_field=JoinField.COSTS),
             BlockColumn("states", np.uint8),
             BlockColumn("labels", np.int8),
             BlockColumn("classes", np.int8, elements_field=JoinField.LEARNERS, transposed=True),

@@ -34,6 +34,7 @@ from stream_app.join.constants import (
     OutputKind,
     Setting,
 )
+from stream_app.join.costs import UNKNOWN_COSTS, packed_costs
 from stream_app.join.input import JoinInput, Segments
 from stream_app.join.layout import (
     JOIN_FIELDS,
@@ -207,8 +208,8 @@ def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
 def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
     """Keep what was predicted with the closed ids of one segment, and fill the answers of its amendments.
 
-    Call it only with corrections, after all learners of the stream have answered, and again if a threshold has decided
-    other classes.
+    Call it only with corrections, after all learners of the stream have answered, and again once the costs of
+    examples are known, or a threshold has decided other classes.
 
     Args:
         join: Address of the stream's descriptor.
@@ -230,6 +231,10 @@ def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
                 answers |= np.int64(state.classes[learner, slot] < 0) << (NO_ANSWER + learner)
             closed = number % ring
             state.closed_evaluations[closed, Evaluation.ANSWERS] = answers
+            state.closed_evaluations[closed, Evaluation.COSTS] = UNKNOWN_COSTS
+            if state.costs.shape[1] > 0:
+                packed_pair = packed_costs(state.costs[slot, 0], state.costs[slot, 1])
+                state.closed_evaluations[closed, Evaluation.COSTS] = packed_pair
             for word in range(WORDS):
                 state.closed_evaluations[closed, Evaluation.SCORE_BINS + word] = 0
             for learner in range(len(state.scores)):
@@ -239,6 +244,7 @@ def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
         while amendment < amendments and out.amendments[amendment, Amendment.OUTCOME] == row:
             closed = out.amendments[amendment, Amendment.NUMBER] % ring
             out.amendments[amendment, Amendment.ANSWERS] = state.closed_evaluations[closed, Evaluation.ANSWERS]
+            out.amendments[amendment, Amendment.COSTS] = state.closed_evaluations[closed, Evaluation.COSTS]
             for word in range(WORDS):
                 kept = state.closed_evaluations[closed, Evaluation.SCORE_BINS + word]
                 out.amendments[amendment, Amendment.SCORE_BINS + word] = kept

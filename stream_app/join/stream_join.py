@@ -28,6 +28,9 @@ HASH_KEY_BYTES = 16
 NO_HASH_KEY = bytes(HASH_KEY_BYTES)
 """For streams whose ids no stranger can choose: in a study, a benchmark, a test."""
 
+_NUMBERED = (ThresholdKind.SCORE, ThresholdKind.PROBABILITY)
+"""The thresholds that have a number."""
+
 _FIRST_SLOTS = 16
 """Slots, and rows of the ring, that a stream gets with its first record; they double as needed."""
 
@@ -49,12 +52,21 @@ class StreamJoin:
         every_labels: Accepted labels between two reports.
         learners: How many learners predict.
         hash_key: `HASH_KEY_BYTES` bytes, the key of the hash table.
+        has_costs: Whether costs are kept with the pending examples.
 
     Attributes:
         descriptor: int64 `[JOIN_FIELDS]`; its values change in place when the join grows.
     """
 
-    def __init__(self, settings: JoinSettings, every_labels: int, learners: int, hash_key: bytes = NO_HASH_KEY) -> None:
+    def __init__(
+        self,
+        settings: JoinSettings,
+        every_labels: int,
+        learners: int,
+        hash_key: bytes = NO_HASH_KEY,
+        *,
+        has_costs: bool = False,
+    ) -> None:
         descriptors = np.zeros((2, JOIN_FIELDS), np.int64)  # the second one is what the first was before a change
         self.descriptor, self._old_descriptor = descriptors
         begin = address_of(descriptors)
@@ -64,6 +76,7 @@ class StreamJoin:
             learners,
             EVALUATION_COLUMNS if corrects else 0,
         )
+        self.descriptor[JoinField.COSTS] = 2 if has_costs else 0
         nothing = np.zeros(0, np.uint8)  # until the first record
         self._blocks = [self._new_block(JoinField.FIXED), nothing, nothing, nothing]
         fixed = self._blocks[JoinField.FIXED].view(np.int64)
@@ -105,7 +118,7 @@ class StreamJoin:
         """The threshold that is in force from now on."""
         kind = ThresholdKind(int(self._counters[Counter.THRESHOLD_KIND]))
         value = float(self._counters[Counter.THRESHOLD : Counter.THRESHOLD + 1].view(np.float64)[0])
-        return threshold_of(kind.text, None if kind is ThresholdKind.MAJORITY else value)
+        return threshold_of(kind.text, value if kind in _NUMBERED else None)
 
     @threshold.setter
     def threshold(self, threshold: ThresholdSettings) -> None:

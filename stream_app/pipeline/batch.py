@@ -159,6 +159,7 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
         features=decoded[0].features,
         feature_starts=decoded[0].feature_starts,
         fingerprints=np.zeros(0, np.uint64),
+        costs=np.zeros((0, 2), np.float32),
         label_times=labels.timestamps,
         label_offsets=labels.offsets,
         label_ids=decoded[1].ids,

@@ -4,6 +4,10 @@
 networks. Another threshold is a number. It is compared as the float32 that predictions publish, so that everyone who
 reads a prediction finds the same class. A score or probability that equals the threshold is class 0.
 
+With `costs`, class 1 is the cheaper decision if probability * false_negative > (1 - probability) * false_positive, that
+is, if the probability is above false_positive / (false_positive + false_negative). If a false negative costs nothing,
+the class is 0.
+
 A threshold decides nothing that a learner learns.
 """
 
@@ -13,11 +17,18 @@ from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.records import ThresholdKind
 
-_PROBABILITY = int(ThresholdKind.PROBABILITY)
+_SCORE = int(ThresholdKind.SCORE)
+
+
+@inlined_without_refcounts
+def threshold_of_costs(false_positive: np.float32, false_negative: np.float32) -> np.float32:
+    """Return the probability above which class 1 costs less; 1 if the costs are not known."""
+    both = np.float64(false_positive) + np.float64(false_negative)
+    return np.float32(np.float64(false_positive) / both) if both > 0.0 else np.float32(1.0)
 
 
 @inlined_without_refcounts
 def decide(kind: Number, threshold: np.float32, score: np.float32, probability: np.float32) -> int:
     """Return the class of a prediction, under a threshold of another kind than `majority`."""
-    compared = probability if kind == _PROBABILITY else score
+    compared = score if kind == _SCORE else probability
     return 1 if compared > threshold else 0

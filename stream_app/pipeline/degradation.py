@@ -287,7 +287,8 @@ class ChangeMonitor:
         reports = np.zeros((len(seen), REPORT_COLUMNS))
         if self._method and (len(labels) or len(seen)):
             bounds, report_bounds = np.array([0, len(labels)], np.int64), np.array([0, len(seen)], np.int64)
-            labelled = Labelled(labels, bounds, seen, report_bounds, np.zeros((0, 3), np.int64), np.zeros(2, np.int64))
+            ages, none, costs = np.zeros((0, 3), np.int64), np.zeros(2, np.int64), np.zeros((0, 2), np.float32)
+            labelled = Labelled(labels, bounds, seen, report_bounds, ages, none, costs)
             state = np.array([self.address], np.int64)
             run(state, self._method, self._memory, labelled, predicted, sums, reports)
         return [change_of(row) for row in reports.tolist()]

@@ -14,11 +14,14 @@ A correction moves the contribution of its example, and nothing else. With N_c l
 to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
 over the examples of class c. The corrected example leaves the pair of its old class with `f ** (N_old - n_old)`, and
 enters the pair of its new class with `f ** (N_new - n_new)`, the weight of the last label of that class before it. Its
-place in the histograms moves likewise, and the prevalence changes by its weight among all labels. The
+place in the histograms moves likewise, and the prevalence and the cost change by its weight among all labels. The
 fading that its label caused is not undone, so a second correction cancels the first. Without fading, the figures are
 the figures of the corrected labels. The time does not depend on how long ago the label came. The result is exact except
 for rounding, which is bounded: if a class has no example left, its sums and its histogram are 0, and no class has more
 right predictions than labels.
+
+The cost of decisions fades as the prevalence does, since a class that comes rarely costs rarely: two more sums have the
+costs of the decisions, and the labels whose costs are known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,6 +43,7 @@ from stream_app.jit.memory import (
     prefetch_all,
 )
 from stream_app.join.score_bins import BINS, score_bins
+from stream_app.pipeline.decision_costs import correct_cost, cost_of, count_cost
 from stream_app.pipeline.window_figures import average_precision, roc_auc, window_of
 from stream_app.records import MetricWindow
 
@@ -49,8 +53,8 @@ COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_t
 MAIN_WINDOW = 0
 """The window that the change detector and most readers use."""
 
-REPORT_COLUMNS = (*COLUMNS, "faded_positives", "faded_labels", "roc_auc", "average_precision")
-"""The numbers of a window at a report: the sums, the sums of the prevalence, and two figures (NaN: not known)."""
+REPORT_COLUMNS = (*COLUMNS, "faded_positives", "faded_labels", "roc_auc", "average_precision", "costs", "costed")
+"""The numbers of a window at a report: its sums, those of the prevalence, two figures (NaN: not known), and costs."""
 
 _POSITIVES, _LABELS = 4, 5
 """The columns of the prevalence: labels of class 1 and all labels, both faded at every label."""
@@ -61,7 +65,10 @@ _WEIGHT = 6
 _HISTOGRAMS = 8
 """The first column of the histogram of class 0, `BINS` columns; class 1 has the next."""
 
-_WIDTH = _HISTOGRAMS + 2 * BINS
+_COSTS, _COSTED = _HISTOGRAMS + 2 * BINS, _HISTOGRAMS + 2 * BINS + 1
+"""The columns of the costs of decisions, and of the labels whose costs are known, both faded at every label."""
+
+_WIDTH = _HISTOGRAMS + 2 * BINS + 2
 _ROW_BYTES = 8 * _WIDTH
 _SUMS_BYTES = 8 * _HISTOGRAMS
 """What is prefetched: a label needs one bin of the histograms besides."""
@@ -96,6 +103,7 @@ class Labelled(NamedTuple):
         ages: int64 `[c, 3]`, of each correction: labels of the old class since the example's label, labels of the new
             one, and how many examples of the old class are left.
         corrections: int64 `[p + 1]`, where each stream's corrections begin, and the end.
+        costs: float32 `[k, 2]`, of a false positive and of a false negative, NaN: not known; empty if none are known.
     """
 
     labels: NDArray[np.int8]
@@ -104,6 +112,7 @@ class Labelled(NamedTuple):
     reports: Longs
     ages: Longs
     corrections: Longs
+    costs: Floats
 
 
 class PastAnswers(NamedTuple):
@@ -210,6 +219,21 @@ def _count(own: Pointer, factors: Factors, label: int, predicted: int, score_bin
 
 
 @inlined_without_refcounts
+def _take_cost(own: Pointer, factors: Factors, labelled: Labelled, k: int, correction: int, predicted: int) -> None:
+    """Take the cost of a decision, if costs are known, into the sums, or change it if the entry is a correction."""
+    if len(labelled.costs) == 0 or predicted == UNPREDICTED:
+        return
+    sums, label = offset_pointer(own, _COSTS), labelled.labels[k]
+    if label < CORRECTED:
+        cost, is_known = cost_of(label, predicted, labelled.costs, k)
+        count_cost(sums, factors.prevalence_fading, cost, is_known)
+    else:
+        age = labelled.ages[correction, 0] + labelled.ages[correction, 1]
+        weight = power(factors.prevalence_fading, age)
+        correct_cost(sums, weight, label - CORRECTED, predicted, labelled.costs, k)
+
+
+@inlined_without_refcounts
 def _report(own: Pointer, report: NDArray[np.float64], row: Number, window: Number) -> None:
     """Fill the numbers of a window, by `REPORT_COLUMNS`."""
     for column in range(_LABELS + 1):
@@ -221,6 +245,7 @@ def _report(own: Pointer, report: NDArray[np.float64], row: Number, window: Numb
         average = average_precision(positives, negatives, own[_POSITIVES] / own[_LABELS])
     report[row, window, _LABELS + 1] = area
     report[row, window, _LABELS + 2] = average
+    report[row, window, _LABELS + 3], report[row, window, _LABELS + 4] = own[_COSTS], own[_COSTED]
 
 
 @compiled_without_refcounts
@@ -240,7 +265,7 @@ def run(
         labelled: The labels.
         predicted: What the learner had predicted.
         after: float64 `[w, k, 4]`, filled: the sums after each label or correction, by `COLUMNS`.
-        reported: float64 `[r, w, 8]`, filled: the numbers at each report, by `REPORT_COLUMNS`.
+        reported: float64 `[r, w, 10]`, filled: the numbers at each report, by `REPORT_COLUMNS`.
     """
     for stream in range(len(sums)):
         ahead = sums[min(stream + PREFETCH_DISTANCE, len(sums) - 1)]
@@ -260,6 +285,7 @@ def run(
                 if k == labelled.bounds[stream + 1]:
                     break
                 label, predicted_class, score_bin = labelled.labels[k], predicted.classes[k], predicted.bins[k]
+                _take_cost(own, own_factors, labelled, k, correction, predicted_class)
                 if label < CORRECTED:
                     _count(own, own_factors, label, predicted_class, score_bin)
                 else:
@@ -303,7 +329,7 @@ class Prequential:
         return after
 
     def report(self) -> NDArray[np.float64]:
-        """Return the numbers of each window, float64 `[w, 8]`, by `REPORT_COLUMNS`."""
+        """Return the numbers of each window, float64 `[w, 10]`, by `REPORT_COLUMNS`."""
         nothing = np.zeros(0, np.int8)
         after = np.empty((len(self._sums), 0, len(COLUMNS)))
         [report] = self._run(nothing, PastAnswers(nothing, np.zeros(0, np.uint8)), after, 1)
@@ -315,7 +341,8 @@ class Prequential:
         bounds, none = np.array([0, len(labels)], np.int64), np.zeros(2, np.int64)
         reported = np.empty((reports, len(self._sums), len(REPORT_COLUMNS)))
         seen, report_bounds = np.full(reports, len(labels), np.int64), np.array([0, reports], np.int64)
-        labelled = Labelled(labels, bounds, seen, report_bounds, np.zeros((0, 3), np.int64), none)
+        costs = np.zeros((0, 2), np.float32)
+        labelled = Labelled(labels, bounds, seen, report_bounds, np.zeros((0, 3), np.int64), none, costs)
         run(np.array([self.address], np.int64), self._factors, labelled, predicted, after, reported)
         return reported
 

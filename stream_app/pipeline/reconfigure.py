@@ -24,6 +24,7 @@ from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import (
+    COSTS,
     EVALUATIONS,
     KEPT_COUNTERS,
     SEEN,
@@ -129,6 +130,9 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], number
     count = len(before["ids"])
     rows = {name: array for name, array in before.items() if not name.startswith(f"{SEEN}.")}
     rows["features"] = np.reshape(before["features"], (count, new.features))
+    costs = rows.pop(COSTS, np.full((count, 2), np.nan, np.float32))
+    if new.settings.costs is not None:
+        rows[COSTS] = costs
     rows["champions"] = numbers[before["champions"]].astype(np.int32)
     answers: Columns = {
         "scores": np.zeros((count, len(origins)), np.float32),
@@ -169,7 +173,8 @@ def _closed(closed: Arrays, origins: Sequence[_Origin], corrections: Corrections
             after |= ((before >> (NO_ANSWER + origin.number)) & 1) << (NO_ANSWER + number)
             word = evaluations[:, Evaluation.SCORE_BINS + origin.number // 8]
             bins[:, number // 8] |= ((word >> 8 * (origin.number % 8)) & 255) << 8 * (number % 8)
-    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, : Evaluation.ANSWERS], after, bins])}
+    costs = evaluations[:, Evaluation.COSTS]
+    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, : Evaluation.ANSWERS], after, costs, bins])}
 
 
 def _see(stream: Stream, origins: Sequence[_Origin], pending: int) -> None:

@@ -104,7 +104,13 @@ class Stream:
         self.features = 0
         self.learner_names = tuple(settings.learners)
         self.learners: tuple[Learner, ...] = ()
-        self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
+        self.join = StreamJoin(
+            task.join,
+            task.metrics.every_labels,
+            len(settings.learners),
+            shared.hash_key,
+            has_costs=settings.costs is not None,
+        )
         self.join.champion = self.learner_names.index(settings.champion)
         self.join.threshold = settings.threshold
         self.preparation = Preparation(settings) if settings.columns else None
@@ -256,7 +262,7 @@ class Stream:
             number: The learner's number.
             counts: int64 `[10]`, a row of `JoinOutput.reports`.
             report: float64 `[7]`, a row of `Answers.reports`.
-            windows: float64 `[w, 8]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
+            windows: float64 `[w, 10]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
             calibration_error: Of its probabilities; NaN: not known.
             change: The last change of the learner.
             event_time_ms: The event time of the record that caused the report.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import NO_LONG, Integers, Longs
+from stream_app.arrays import NO_LONG, Floats, Integers, Longs
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.jit.memory import address_of
 from stream_app.join.constants import Amendment, OutputKind
@@ -92,6 +92,7 @@ class Streams:
         longest_name: Bytes of the longest name of a stream.
         hash_key: As given.
         seed_of: As given.
+        has_costs: Whether a stream has costs.
     """
 
     def __init__(self, settings: TaskSettings, hash_key: bytes, seed_of: SeedOf = seed_of) -> None:
@@ -110,6 +111,8 @@ class Streams:
         self._counts = np.zeros(0, np.int64)  # of learners
         self._dimensions = np.zeros(0, np.int32)
         self._preparations: dict[int, Preparation] = {}
+        self._costs = np.zeros((0, 2), np.float32)
+        self.has_costs = False
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -129,6 +132,11 @@ class Streams:
     def preparations(self) -> Mapping[int, Preparation]:
         """The columns of the streams that have any, by the number of the stream."""
         return self._preparations
+
+    @property
+    def costs(self) -> Floats:
+        """float32 `[streams, 2]`: the costs of each stream's examples; NaN: none, or those of a column."""
+        return self._costs[: len(self)]
 
     @property
     def expected_counts(self) -> Integers:
@@ -174,7 +182,7 @@ class Streams:
         if number == len(self._joins) or learners > self._learners.shape[1]:
             rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
             self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
-            self._counts = _widened(self._counts, rows)
+            self._counts, self._costs = _widened(self._counts, rows), _widened(self._costs, rows)
             self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
         return self.begin(number, settings, features)
 
@@ -184,6 +192,10 @@ class Streams:
         self._streams[number : number + 1] = [stream]
         self._joins[number], self._counts[number] = stream.join.address, len(settings.learners)
         self._learners[number], self._dimensions[number] = 0, 0
+        self._costs[number] = np.nan
+        if settings.costs is not None:
+            self.has_costs = True
+            self._costs[number] = [np.nan if isinstance(cost, str) else cost for cost in settings.costs.both]
         if stream.preparation is not None:
             self._preparations[number] = stream.preparation
         for k, learner in enumerate(settings.learners):
@@ -274,15 +286,16 @@ class Streams:
             for row, segment in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
                 self._streams[which[segment]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
         fading = self._settings.metrics.prevalence_fading_factor
-        calibrate(segments, np.ascontiguousarray(learners[:, :, CALIBRATION]), fading, out, answers)
-        if self._settings.join.corrections == "correct" and out.thresholds.any():
-            keep_answers(segments, out)  # again, since thresholds have decided
+        calibrate(batch.merged, segments, np.ascontiguousarray(learners[:, :, CALIBRATION]), fading, out, answers)
+        if self._settings.join.corrections == "correct" and (out.thresholds.any() or len(batch.merged.costs)):
+            keep_answers(segments, out)  # again: thresholds have decided, and costs are known
         return _Joined(which, learners, out, answers)
 
     def evaluate(self, result: _Joined, collector: Collector) -> None:
         """Carry out the step evaluate of a stretch: score the predictions; add a record of metrics at each report."""
         which, learners, out, answers = result
-        scores = evaluate(learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
+        joins = self._joins[which] if self.has_costs else self._joins[:0]
+        scores = evaluate(joins, learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
         for report, segment in enumerate(_segments_of(out, OutputKind.REPORTS)):
             stream, counts = self._streams[which[segment]], out.reports[report]
             if not counts[1]:

@@ -21,6 +21,9 @@ from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Side, ThresholdKind
 from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
+COSTS = "costs"
+"""The column that pending examples have only in a stream with costs."""
+
 _PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
 _ANSWER_COLUMNS = ("scores", "probabilities", "classes")
 """Of pending examples, one of each learner."""
@@ -122,7 +125,7 @@ class StreamState:
     def pending_rows(self, arrivals: Longs) -> Arrays:
         """Return the rows of these pending examples, with each learner's prediction and scaled features."""
         slots = self._pending[np.searchsorted(self.pending_arrivals(), arrivals)]
-        rows: Columns = {name: self._join[name][slots] for name in _PENDING_COLUMNS}
+        rows: Columns = {name: self._join[name][slots] for name in _pending_columns(self._join)}
         rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in _ANSWER_COLUMNS}
         for number, learner in enumerate(self._learners):
             if SEEN in learner:
@@ -138,6 +141,10 @@ class StreamState:
         """Return `_CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
         rows = np.arange(first, end) % len(self._join["closed_times"])
         return {name: self._join[name][rows] for name in _closed_columns(self._join)}
+
+
+def _pending_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
+    return (*_PENDING_COLUMNS, COSTS) if state[COSTS].shape[1] else _PENDING_COLUMNS
 
 
 def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
@@ -170,7 +177,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     state = stream.join.arrays()
     state["counters"][list(KEPT_COUNTERS)] = core["counters"]
     state["delays"][core["delays"]] = core["delay_counts"]
-    for name in _PENDING_COLUMNS:
+    for name in _pending_columns(state):
         state[name][:pending_rows] = pending[name]
     for name in _ANSWER_COLUMNS:
         state[name][:, :pending_rows] = pending[name].T
@@ -227,7 +234,11 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
     shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
     for name, shape in shapes.items():
         _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
-    for columns, names in ((pending, _PENDING_COLUMNS), (waiting, _WAITING_COLUMNS), (closed, _closed_columns(state))):
+    for columns, names in (
+        (pending, _pending_columns(state)),
+        (waiting, _WAITING_COLUMNS),
+        (closed, _closed_columns(state)),
+    ):
         rows = len(columns[names[0]])
         for name in names:
             right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype

@@ -333,7 +333,14 @@ class Task:
         streams, reasons = route_records(batch, (one, two), opened, stopped, dimensions, max_features)
         for stream in np.flatnonzero(dimensions != known).tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
-        batch, details = prepare(batch, streams, reasons, self._streams.preparations, self._streams.names)
+        batch, details = prepare(
+            batch,
+            streams,
+            reasons,
+            self._streams.preparations,
+            self._streams.names,
+            self._streams.costs if self._streams.has_costs else None,
+        )
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])), detail=details.get(position, ""))
         configured = self.settings.streams.keys()

@@ -31,7 +31,7 @@ from stream_app.records import DEAD_LETTER_BYTES, Kind, MarkKind, Side
 NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
 
-METRIC_BYTES, WINDOW_BYTES = 299, 125
+METRIC_BYTES, WINDOW_BYTES = 299, 134
 """The most bytes of the value of a record of metrics, without its names and windows, and of each of its windows."""
 
 JSON_NUMBERS_BYTES, JSON_METRIC_BYTES, JSON_WINDOW_BYTES = 740, 1_200, 630

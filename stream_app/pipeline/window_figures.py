@@ -57,7 +57,8 @@ def average_precision(positives: Pointer, negatives: Pointer, prevalence: float)
 
 def window_of(fading: float, report: Sequence[float]) -> MetricWindow:
     """Return the figures of a window, whose numbers at a report are by `prequential.REPORT_COLUMNS`."""
-    positive_correct, positive_total, negative_correct, negative_total, positives, labels, area, average = report
+    positive_correct, positive_total, negative_correct, negative_total, positives, labels, *others = report
+    area, average, costs, costed = others
     recall = specificity = gmean = prevalence = precision = f1 = kappa = None
     if positive_total > 0.0 and negative_total > 0.0:
         recall, specificity = positive_correct / positive_total, negative_correct / negative_total
@@ -80,6 +81,7 @@ def window_of(fading: float, report: Sequence[float]) -> MetricWindow:
         kappa=kappa,
         roc_auc=None if math.isnan(area) else area,
         average_precision=None if math.isnan(average) else average,
+        cost_per_example=costs / costed if costed > 0.0 else None,
         positive_correct=positive_correct,
         positive_total=positive_total,
         negative_correct=negative_correct,

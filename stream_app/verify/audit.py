@@ -27,6 +27,7 @@ from stream_app.records import (
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.stops import Stop
+from stream_app.verify.metrics.joined_costs import JoinedCosts
 from stream_app.verify.metrics.restarts import FigureRestarts
 from stream_app.verify.output_checks import (
     ChampionScores,
@@ -70,6 +71,7 @@ class PartitionAudit:
         self._reference = ReferenceJoin(settings)
         self.restarts = FigureRestarts()
         self.corrections: dict[int, int] = {}
+        self.costs = JoinedCosts()
         scores = ChampionScores(context)
         self._predictions = SequenceCheck(predictions, PredictionHandler(context, scores))
         self._outcomes = SequenceCheck(outcomes, OutcomeHandler(context, scores))
@@ -129,6 +131,8 @@ class PartitionAudit:
                 self.restarts.report(event)
             elif isinstance(event, ExpectedOutcome) and event.corrects is not None and event.label_offset is not None:
                 self.corrections[event.label_offset] = event.corrects
+            if isinstance(event, ExpectedOutcome) and event.outcome == "joined":
+                self.costs.add(event.stream, event.costs)
             if type(event) in due:
                 due[type(event)].append(Due(event, causes[event.position - begin]))
             if isinstance(event, Dead) and isinstance(event.record.meaning, Mark):

@@ -163,7 +163,7 @@ class PredictionHandler:
 class OutcomeHandler:
     """Outcomes against events `ExpectedOutcome`."""
 
-    FIELDS = tuple(name for name in ExpectedOutcome._fields if name not in {"position", "corrects"})
+    FIELDS = tuple(name for name in ExpectedOutcome._fields if name not in {"position", "corrects", "costs"})
 
     def __init__(self, context: Context, scores: ChampionScores) -> None:
         self._context = context

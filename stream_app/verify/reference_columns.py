@@ -9,6 +9,7 @@ import struct
 from stream_app.config import ColumnSettings, StreamSettings
 from stream_app.config.column_settings import MAX_COLUMN_BYTES
 from stream_app.records import Example, Reason, Value
+from stream_app.verify.reference_state import Costs
 
 _LARGEST_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
@@ -47,6 +48,22 @@ def identity_of(example: Example, settings: StreamSettings) -> bytes:
     if example.values is None:
         return struct.pack(f"<{len(example.features)}f", *example.features)
     return repr([_plain(example.values.get(name)) for name in settings.columns]).encode()
+
+
+def costs_of(example: Example, settings: StreamSettings) -> Costs | None:
+    """Return the costs of an example; None if its stream has none."""
+    if settings.costs is None:
+        return None
+    one, two = (_cost(cost, example, settings) for cost in settings.costs.both)
+    return Costs(one, two)
+
+
+def _cost(cost: float | str, example: Example, settings: StreamSettings) -> float:
+    """Return a cost as float32: a value of a column that is missing or negative costs nothing."""
+    if isinstance(cost, str):
+        value = _plain((example.values or {}).get(cost))
+        cost = max(value, 0.0) if isinstance(value, float) and value not in settings.missing_values else 0.0
+    return float(struct.unpack("<f", struct.pack("<f", cost))[0])
 
 
 def _plain(value: Value) -> float | str | None:

@@ -15,9 +15,10 @@ from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.label_causes import explained
-from stream_app.verify.reference_columns import identity_of, refused_example
+from stream_app.verify.reference_columns import costs_of, identity_of, refused_example
 from stream_app.verify.reference_state import (
     Closed,
+    Costs,
     Dead,
     Event,
     ExpectedOutcome,
@@ -131,9 +132,8 @@ class ReferenceJoin:
 
     def open(self, name: str, settings: StreamSettings) -> ReferenceStream:
         """Begin a stream of which nothing is known."""
-        stream = ReferenceStream(
-            name, settings.features, dict(settings.learners), settings.champion, settings.threshold
-        )
+        decisions = settings.champion, settings.threshold
+        stream = ReferenceStream(name, settings.features, dict(settings.learners), *decisions)
         self.streams[name] = stream
         for learner in stream.learners:
             self.begin(stream, learner)
@@ -160,18 +160,19 @@ class ReferenceJoin:
     def reconfigure(self, settings: TaskSettings) -> None:
         """Continue under other settings; new learners, and learners of another kind under an old name, begin here."""
         before, self.settings = self.settings, settings
-        for stream in self.streams.values():
+        for name, stream in self.streams.items():
             stream.apply_bounds(settings.join)
-            if before.of_stream(stream.name).threshold != settings.of_stream(stream.name).threshold:
-                stream.threshold = settings.of_stream(stream.name).threshold
-            for name in stream.replace_learners(settings.of_stream(stream.name).learners):
-                self.begin(stream, name)
+            if (threshold := settings.of_stream(name).threshold) != before.of_stream(name).threshold:
+                stream.threshold = threshold
+            for learner in stream.replace_learners(settings.of_stream(name).learners):
+                self.begin(stream, learner)
 
     # Examples ---------------------------------------------------------------------------------------------------------
 
     def example(self, stream: ReferenceStream, record: Record, example: Example) -> None:
         """Refuse a repeated example; predict a new one, then close it as too old, join it or let it wait."""
-        features = identity_of(example, self.settings.of_stream(stream.name))
+        settings = self.settings.of_stream(stream.name)
+        features, costs = identity_of(example, settings), costs_of(example, settings)
         known = stream.pending.get(example.id) or stream.closed.get(example.id)
         if known is not None:
             if known.features == features:
@@ -181,7 +182,7 @@ class ReferenceJoin:
                 self.bury(record, Reason.CONFLICTING_EXAMPLE)
             return
         self.predict(stream, example, record.offset)
-        pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion)
+        pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion, costs)
         waiting = stream.take_label(example.id)
         if (late_ms := self.late_ms(stream, record.time_ms)) > 0:
             self.close(stream, example.id, pending, Cause.EXPIRED_EXAMPLE)
@@ -198,11 +199,12 @@ class ReferenceJoin:
     def predict(self, stream: ReferenceStream, example: Example, offset: int) -> None:
         """Let every learner predict; a setting decides whether all predictions are published or the champion's."""
         stream.examples += 1
+        costs = costs_of(example, self.settings.of_stream(stream.name))
         for learner, settings in stream.learners.items():
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
                 cells = (learner, champion, stream.labelled - stream.begun[learner], offset)
-                decided = (stream.threshold, votes(settings))
+                decided = (stream.threshold, votes(settings), costs)
                 self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided))
 
     # Labels -----------------------------------------------------------------------------------------------------------
@@ -266,6 +268,7 @@ class ReferenceJoin:
             delay_ms=label.time_ms - example.time_ms,
             example_offset=example.offset,
             label_offset=label.record.offset,
+            costs=example.costs,
         )
         corrects = self.settings.join.corrections == "correct"
         content = (example.offset, example.features, label.label, label.revision, "joined", stream.time_ms)
@@ -357,7 +360,9 @@ class ReferenceJoin:
         explanation = detail if cause is Cause.NONE else explained(cause, delay_ms, self.settings.join)
         self.events.append(Dead(self.position, reason, record, explanation))
 
-    def expect_outcome(self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | None) -> None:
+    def expect_outcome(
+        self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | Costs | None
+    ) -> None:
         """Publish an outcome; `cells` are the fields of `ExpectedOutcome` that apply."""
         self.events.append(ExpectedOutcome(self.position, stream.name, id_, outcome, **cells))  # type: ignore[arg-type]
 

@@ -14,6 +14,13 @@ Meaning: TypeAlias = Example | Label | Mark | Reason | None
 """What a value says; a `Reason` where the value alone is cause enough for a dead letter; None: a tombstone."""
 
 
+class Costs(NamedTuple):
+    """What an error costs at one example; both are float32."""
+
+    false_positive: float
+    false_negative: float
+
+
 class Record(NamedTuple):
     """One input record."""
 
@@ -45,7 +52,8 @@ class Predicted(NamedTuple):
 
     `position` counts all records of the task in merge order; it is that of the record which causes the event, as in
     all events. `updates` is the number of labels that the learner has seen, `offset` that of the example. `votes` says
-    whether several networks vote for the class, so that it need not follow from the score.
+    whether several networks vote for the class, so that it need not follow from the score. `costs` are those of the
+    example.
     """
 
     position: int
@@ -57,10 +65,11 @@ class Predicted(NamedTuple):
     offset: int
     threshold: ThresholdSettings = ThresholdSettings()
     votes: bool = False
+    costs: Costs | None = None
 
 
 class ExpectedOutcome(NamedTuple):
-    """An outcome; `corrects` is the offset of the joined example whose class changes with it."""
+    """An outcome; `corrects` is the offset of the joined example whose class changes with it, `costs` are its costs."""
 
     position: int
     stream: str
@@ -72,6 +81,7 @@ class ExpectedOutcome(NamedTuple):
     example_offset: int | None = None
     label_offset: int | None = None
     corrects: int | None = None
+    costs: Costs | None = None
 
 
 class Dead(NamedTuple):
@@ -114,6 +124,7 @@ class Pending(NamedTuple):
     features: bytes
     offset: int
     champion: str
+    costs: Costs | None = None
 
 
 class Waiting(NamedTuple):

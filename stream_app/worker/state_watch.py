@@ -211,6 +211,7 @@ class StateWatch:
                 (metrics.SPECIFICITY, window.specificity),
                 (metrics.PRECISION, window.precision),
                 (metrics.ROC_AUC, window.roc_auc),
+                (metrics.COST_PER_EXAMPLE, window.cost_per_example),
                 (metrics.CALIBRATION_ERROR, stream.calibrations[number].error),
                 (metrics.GMEAN, window.gmean),
             ):

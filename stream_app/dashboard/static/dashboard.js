@@ -127,6 +127,7 @@ function showDetails(found) {
     ["G-mean", share(champion?.windows[0].gmean)], ["recall", share(champion?.windows[0].recall)], ["precision", share(champion?.windows[0].precision)],
     ["ROC AUC", share(champion?.windows[0].roc_auc)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
     ["wait for a label", count(found.pending)], ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],
+    ...(champion?.windows[0].cost_per_example == null ? [] : [["cost per example", digits(champion.windows[0].cost_per_example)]]),
   ].map(pair));
   element("learners").tBodies[0].replaceChildren(...found.learners.map(learnerRow));
   showPairs("outcomes", champion === undefined ? [] : [

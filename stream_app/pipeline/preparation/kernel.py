@@ -94,6 +94,7 @@ class Prepared(NamedTuple):
     Attributes:
         features: float32, the features of all examples, one example after the other.
         starts: int64 `[k]`, where the features of each begin.
+        costs: float32 `[k, 2]`, of a false positive and of a false negative; as given where the cost is no column.
         fingerprints: uint64 `[k]`, not 0: a hash of the values as they came, to tell a repetition from a conflict.
         faults: uint8 `[k]`, what is wrong with each, see `UNKNOWN_COLUMN`; 0: nothing.
         columns: int32 `[k]`, the number of the column that is wrong; -1 if it is not a column of the stream.
@@ -102,6 +103,7 @@ class Prepared(NamedTuple):
 
     features: Floats
     starts: Longs
+    costs: Floats
     fingerprints: Words
     faults: Bytes
     columns: Integers
@@ -331,6 +333,11 @@ def prepare_examples(given: Given, prepared: Prepared) -> None:
         prepared.names[k, 0], prepared.names[k, 1] = start, end
         if fault != NO_FAULT:
             continue
+        for which in range(2):
+            column = columns.cost_columns[which]
+            if column >= 0:  # a missing value costs nothing
+                is_given = one.kinds[column] != NULL_VALUE and one.numbers[column] > 0.0
+                prepared.costs[k, which] = np.float32(one.numbers[column]) if is_given else np.float32(0.0)
         for column in range(columns.size):
             at = prepared.starts[k] + columns.starts[column]
             if one.kinds[column] == NULL_VALUE:

@@ -1,6 +1,6 @@
 """The columns of one stream for compiled code: what they are, what was learned of their values, and one example."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -41,6 +41,8 @@ class ColumnTable(NamedTuple):
         name_hashes: uint64 `[c]`.
         name_slots: int32, a hash table of the names, see `serialization.names`.
         name_mask: The number of its slots, less one.
+        cost_columns: int64 `[2]`, the columns whose values are the costs of a false positive and of a false negative;
+            -1: the cost is no column.
         mark_numbers: float64, the numbers that stand for a missing value.
         number_marks: How many there are.
         mark_texts: uint8, the texts that stand for a missing value.
@@ -62,6 +64,7 @@ class ColumnTable(NamedTuple):
     name_hashes: Words
     name_slots: Integers
     name_mask: int
+    cost_columns: Longs
     mark_numbers: NDArray[np.float64]
     number_marks: int
     mark_texts: Bytes
@@ -158,13 +161,13 @@ def new_tables(settings: StreamSettings) -> Tables:
         means=width,
     )
     one = new_table(OneExample, kinds=count, numbers=count, longs=count, starts=count, ends=count, digits=32)
-    return Tables(_column_table(settings.columns, settings.missing_values, counted, width), learned, one)
+    return Tables(_column_table(settings, counted, width), learned, one)
 
 
-def _column_table(
-    columns: Mapping[str, ColumnSettings], marks: Sequence[float | str], counted: Sequence[int], width: int
-) -> ColumnTable:
-    each = list(columns.values())
+def _column_table(settings: StreamSettings, counted: Sequence[int], width: int) -> ColumnTable:
+    columns, marks = settings.columns, settings.missing_values
+    each, order = list(columns.values()), list(columns)
+    costs = (0.0, 0.0) if settings.costs is None else settings.costs.both
     names = NameList(columns).table()
     texts = NameList([mark for mark in marks if isinstance(mark, str)]).table()
     numbers = [mark for mark in marks if not isinstance(mark, str)]
@@ -184,6 +187,7 @@ def _column_table(
         name_hashes=names.hashes,
         name_slots=names.slots,
         name_mask=len(names.slots) - 1,
+        cost_columns=np.array([order.index(cost) if isinstance(cost, str) else -1 for cost in costs], np.int64),
         mark_numbers=np.array(numbers, np.float64),
         number_marks=len(numbers),
         mark_texts=texts.bytes,

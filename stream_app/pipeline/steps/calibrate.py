@@ -8,20 +8,27 @@ from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_
 from stream_app.jit.memory import Number, Pointer, doubles_at, longs_at
 from stream_app.join import segments as join
 from stream_app.join.constants import NO_ANSWER, Amendment, Counter, OutputKind
-from stream_app.join.input import Segments
-from stream_app.join.layout import view_of
+from stream_app.join.input import JoinInput, Segments
+from stream_app.join.layout import JoinArrays, view_of
 from stream_app.join.output import JoinOutput
 from stream_app.join.score_bins import BINS, score_bin, unpacked_bin
 from stream_app.pipeline.calibration import calibration_error, correct_label, count_label, probability_of
-from stream_app.pipeline.decisions import decide
+from stream_app.pipeline.decisions import decide, threshold_of_costs
 from stream_app.pipeline.prequential import UNPREDICTED, power
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
 from stream_app.records import Operation, ThresholdKind
 
-_MAJORITY = int(ThresholdKind.MAJORITY)
+_MAJORITY, _COSTS = int(ThresholdKind.MAJORITY), int(ThresholdKind.COSTS)
 
 
-def calibrate(segments: Segments, calibrations: Longs, fading: float, out: JoinOutput, answers: LearnerAnswers) -> None:
+def calibrate(
+    batch: JoinInput,
+    segments: Segments,
+    calibrations: Longs,
+    fading: float,
+    out: JoinOutput,
+    answers: LearnerAnswers,
+) -> None:
     """Fill probabilities, thresholds and calibration errors of the answers, and decide the classes.
 
     The outcomes get learner, score and probability.
@@ -29,17 +36,19 @@ def calibrate(segments: Segments, calibrations: Longs, fading: float, out: JoinO
     Call it once, after all learners have answered and, with corrections, after `keep_answers`.
 
     Args:
+        batch: The batch, for the costs of its examples.
         segments: The work: records of each stream.
         calibrations: int64 `[s, n]`, addresses of the calibrations of each stream's learners; 0: no such learner.
         fading: The fading factor of the prevalence.
         out: The results of the join.
         answers: The answers of the learners.
     """
-    _calibrate(segments, calibrations, fading, out, answers, np.empty((3, BINS)))
+    _calibrate(batch, segments, calibrations, fading, out, answers, np.empty((3, BINS)))
 
 
 @compiled_without_refcounts
 def _calibrate(
+    batch: JoinInput,
     segments: Segments,
     calibrations: Longs,
     fading: float,
@@ -51,12 +60,32 @@ def _calibrate(
         for learner in range(calibrations.shape[1]):
             if calibrations[segment, learner] != 0:
                 own = doubles_at(calibrations[segment, learner])
-                _run_segment(own, segments.joins[segment], segment, learner, fading, out, answers, scratch)
+                _run_segment(batch, own, segments.joins[segment], segment, learner, fading, out, answers, scratch)
         join.complete_outcomes(segments.joins[segment], segment, out)
 
 
 @inlined_without_refcounts
+def _keep_costs(state: JoinArrays, slot: int, batch: JoinInput, position: int) -> None:
+    """Keep the costs of an example, if its stream has any, until its label comes."""
+    if len(batch.costs) > 0 and state.costs.shape[1] > 0:
+        for which in range(2):
+            state.costs[slot, which] = batch.costs[batch.rows[position], which]
+
+
+@inlined_without_refcounts
+def _decide(state: JoinArrays, slot: int, kind: Number, answers: LearnerAnswers, learner: Number, k: Number) -> None:
+    """Decide the class of a prediction, whose threshold is that of the stream unless it depends on the example."""
+    if kind == _COSTS:
+        answers.thresholds[learner, k] = threshold_of_costs(state.costs[slot, 0], state.costs[slot, 1])
+    threshold, score = answers.thresholds[learner, k], answers.scores[learner, k]
+    decided = decide(kind, threshold, score, answers.probabilities[learner, k])
+    answers.classes[learner, k] = decided
+    state.classes[learner, slot] = decided
+
+
+@inlined_without_refcounts
 def _run_segment(
+    batch: JoinInput,
     own: Pointer,
     address: Number,
     segment: Number,
@@ -78,11 +107,10 @@ def _run_segment(
             probability = probability_of(own, answers.scores[learner, k])
             answers.probabilities[learner, k] = probability
             state.probabilities[learner, slot] = probability
+            _keep_costs(state, slot, batch, out.positions[k])
             answers.thresholds[learner, k] = threshold
             if kind != _MAJORITY:
-                decided = decide(kind, threshold, answers.scores[learner, k], probability)
-                answers.classes[learner, k] = decided
-                state.classes[learner, slot] = decided
+                _decide(state, slot, kind, answers, learner, k)
         elif out.codes[k] == Operation.LEARN:
             if kind != _MAJORITY:  # the learner answered with its own class of an example of this very call
                 answers.classes[learner, k] = state.classes[learner, slot]

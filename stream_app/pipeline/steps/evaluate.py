@@ -5,10 +5,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import Bytes, Integers, Longs
+from stream_app.arrays import Bytes, Floats, Integers, Longs
 from stream_app.config import MetricSettings
-from stream_app.jit.compiler import compiled_without_refcounts
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import longs_at
 from stream_app.join.constants import NO_ANSWER, Amendment, OutputKind
+from stream_app.join.costs import unpacked_costs
+from stream_app.join.layout import view_of
 from stream_app.join.output import JoinOutput
 from stream_app.join.score_bins import score_bin, unpacked_bin
 from stream_app.pipeline import degradation, prequential
@@ -30,7 +33,7 @@ class Scores(NamedTuple):
 
     Attributes:
         positions: int32 `[r]`, the position that each report belongs to.
-        windows: float64 `[n, r, w, 8]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
+        windows: float64 `[n, r, w, 10]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
         changes: float64 `[n, r, degradation.REPORT_COLUMNS]`, see `degradation.change_of`.
     """
 
@@ -40,11 +43,13 @@ class Scores(NamedTuple):
 
 
 def evaluate(
-    sums: Longs, monitors: Longs, settings: MetricSettings, out: JoinOutput, answers: LearnerAnswers
+    joins: Longs, sums: Longs, monitors: Longs, settings: MetricSettings, out: JoinOutput, answers: LearnerAnswers
 ) -> Scores:
     """Take the labels and corrections of all segments into the learners' sums and change monitors.
 
     Args:
+        joins: int64 `[s]`, addresses of the descriptors of the streams' joins, for the costs of examples; empty: no
+            stream has costs.
         sums: int64 `[s, n]`, addresses of the prequential sums of each stream's learners; 0: no such learner.
         monitors: int64 `[s, n]`, addresses of their change monitors.
         settings: The fading factors and the change detector.
@@ -59,10 +64,11 @@ def evaluate(
         reports=np.ascontiguousarray(out.bounds[:, OutputKind.REPORTS]),
         ages=np.empty((out.counts[OutputKind.AMENDMENTS], 3), np.int64),
         corrections=np.empty(segments + 1, np.int64),
+        costs=np.full((most if len(joins) else 0, 2), np.nan, np.float32),
     )
     predicted, bins = np.empty((learners, most), np.int8), np.empty((learners, most), np.uint8)
     positions = np.empty(reports, np.int32)
-    _find_labels(out, answers, labelled, predicted, bins, positions)
+    _find_labels(joins, out, answers, labelled, predicted, bins, positions)
     factors = factors_of(settings.fading_factors, settings.prevalence_fading_factor)
     after = np.empty((len(factors), most, 4))
     reported = np.empty((learners, reports, len(factors), len(REPORT_COLUMNS)))
@@ -77,8 +83,25 @@ def evaluate(
     return Scores(positions, reported, changes)
 
 
+@inlined_without_refcounts
+def _find_costs(joins: Longs, stream: int, slot: int, costs: Floats, row: int) -> None:
+    """Take over the costs of the example of a slot; those of a stream without costs stay unknown."""
+    if len(joins) > 0:
+        state = view_of(longs_at(joins[stream]))
+        if state.costs.shape[1] > 0:
+            costs[row, 0], costs[row, 1] = state.costs[slot, 0], state.costs[slot, 1]
+
+
+@inlined_without_refcounts
+def _find_kept_costs(word: np.int64, costs: Floats, row: int) -> None:
+    """Take over the costs that were kept with a closed id."""
+    if len(costs) > 0:
+        costs[row, 0], costs[row, 1] = unpacked_costs(word)
+
+
 @compiled_without_refcounts
 def _find_labels(
+    joins: Longs,
     out: JoinOutput,
     answers: LearnerAnswers,
     labelled: Labelled,
@@ -89,6 +112,7 @@ def _find_labels(
     """Find the labels and corrections, what had been predicted, and the reports among the operations.
 
     Args:
+        joins: As in `evaluate`.
         out: The results of the join.
         answers: The answers of the learners.
         labelled: Filled, except `reports`.
@@ -106,6 +130,7 @@ def _find_labels(
                 for learner in range(len(predicted)):
                     predicted[learner, count] = answers.classes[learner, k]
                     bins[learner, count] = score_bin(answers.scores[learner, k])
+                _find_costs(joins, stream, out.slots[k], labelled.costs, count)
                 count += 1
             elif out.codes[k] == Operation.CORRECT:
                 while out.amendments[amendment, Amendment.SLOT] < 0:  # only the revision changed: there is no operation
@@ -120,6 +145,7 @@ def _find_labels(
                     predicted[learner, count] = (bits >> learner) & 1 if known else UNPREDICTED
                     word = out.amendments[amendment, Amendment.SCORE_BINS + learner // 8]
                     bins[learner, count] = unpacked_bin(word, learner)
+                _find_kept_costs(out.amendments[amendment, Amendment.COSTS], labelled.costs, count)
                 amendment += 1
                 correction += 1
                 count += 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.arrays import Bytes, Integers, Longs
+from stream_app.arrays import Bytes, Floats, Integers, Longs
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.preparation.faults import ARRAY, VALUES, fault_text
 from stream_app.pipeline.preparation.kernel import Given, Prepared, prepare_examples
@@ -34,6 +34,7 @@ def prepare(
     reasons: Bytes,
     preparations: Mapping[int, Preparation],
     names: Sequence[str],
+    costs: Floats | None,
 ) -> tuple[InputBatch, Mapping[int, str]]:
     """Prepare the examples that have values by column.
 
@@ -43,11 +44,16 @@ def prepare(
         reasons: uint8 `[n]`, the `Reason` of each dead letter; changed in place likewise.
         preparations: The columns of the streams that have any, by the number of the stream.
         names: The names of the streams by number.
+        costs: float32 `[streams, 2]`, the costs of each stream's examples, NaN: none, or those of a column; None: no
+            stream has costs.
 
     Returns:
         The batch with the features of these examples, and what is wrong with others, by position.
     """
     details = _wrong_forms(batch, reasons, {names[stream] for stream in preparations})
+    if costs is not None:
+        owners = streams[batch.merged.sides == Side.EXAMPLES]
+        batch = replace(batch, merged=batch.merged._replace(costs=costs[owners]))
     chosen = _chosen(batch, streams, preparations)
     if not len(chosen.rows):
         return batch, details
@@ -57,6 +63,7 @@ def prepare(
     prepared = Prepared(
         features=np.zeros(total, np.float32),
         starts=np.array(starts, np.int64),
+        costs=np.full((len(widths), 2), np.nan, np.float32) if costs is None else batch.merged.costs[chosen.rows],
         fingerprints=np.zeros(len(widths), np.uint64),
         faults=np.zeros(len(widths), np.uint8),
         columns=np.zeros(len(widths), np.int32),
@@ -94,6 +101,8 @@ def _with_features(batch: InputBatch, rows: Longs, prepared: Prepared) -> InputB
     starts, fingerprints = batch.merged.feature_starts.copy(), np.zeros(len(batch.merged.example_ids), np.uint64)
     starts[rows] = len(features) + prepared.starts
     fingerprints[rows] = prepared.fingerprints
+    if len(batch.merged.costs):
+        batch.merged.costs[rows] = prepared.costs
     merged = batch.merged._replace(
         features=np.concatenate([features, prepared.features]), feature_starts=starts, fingerprints=fingerprints
     )

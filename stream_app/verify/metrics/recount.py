@@ -18,13 +18,14 @@ Memory: predictions of examples that are not closed yet, and a byte for each lab
 the examples that are corrected later.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.config import MetricSettings
 from stream_app.records import Metric, MetricWindow, Outcome, Prediction
+from stream_app.verify.metrics.joined_costs import JoinedCosts
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.metrics.windows import Ages, Answer, CalibrationSums, WindowSums, answer_of
 from stream_app.verify.output_checks import Output
@@ -167,6 +168,7 @@ class Recount:
         outcomes: Its outcomes.
         corrections: By the offset of the label that corrects a joined example, the offset of the example.
         restarts: When figures began again.
+        costs: Those of the joined examples; None: they are not known, and the costs of decisions are not counted again.
 
     Attributes:
         unknown: Number of metrics that could not be counted again.
@@ -179,9 +181,12 @@ class Recount:
         outcomes: Iterable[Output[Outcome]],
         corrections: Mapping[int, int],
         restarts: FigureRestarts,
+        costs: JoinedCosts | None = None,
     ) -> None:
         self.unknown = 0
         self._restarts = restarts
+        self._costs = costs
+        self._joined: Counter[str] = Counter()
         self._corrections = corrections
         self._corrected = frozenset(corrections.values())
         self._settings = settings
@@ -203,9 +208,10 @@ class Recount:
         if not learner.count_to(metric.labelled):
             self.unknown += 1
             return None
-        fault = "; ".join(_differences(metric, learner)) or None
+        has_costs = self._costs is not None
+        fault = "; ".join(_differences(metric, learner, has_costs)) or None
         while fault and self._one_more(metric.stream, learner):
-            fault = "; ".join(_differences(metric, learner)) or None
+            fault = "; ".join(_differences(metric, learner, has_costs)) or None
         return fault
 
     def _learner(self, stream: _Stream, name: str) -> _Learner:
@@ -271,6 +277,10 @@ class Recount:
     def _join(self, stream: _Stream, outcome: Outcome, answers: Mapping[str, Answer]) -> None:
         for name in answers:
             self._learner(stream, name)
+        if self._costs is not None:
+            costs = self._costs.of(outcome.stream, self._joined[outcome.stream])
+            answers = {name: answer._replace(costs=costs) for name, answer in answers.items()}
+            self._joined[outcome.stream] += 1
         label = outcome.label or 0
         stream.labelled += 1
         stream.came[label] += 1
@@ -306,7 +316,7 @@ def _offset(offset: int | None) -> int:
     return -1 if offset is None else offset
 
 
-def _differences(metric: Metric, learner: _Learner) -> Iterator[str]:
+def _differences(metric: Metric, learner: _Learner, has_costs: bool) -> Iterator[str]:
     windows = learner.windows
     factors, own = [window.fading_factor for window in metric.windows], [sums.fading for sums in windows]
     if factors != own:
@@ -316,7 +326,7 @@ def _differences(metric: Metric, learner: _Learner) -> Iterator[str]:
         again = sums.figures()
         for each in fields(MetricWindow):
             value, counted = getattr(window, each.name), getattr(again, each.name)
-            if value != counted:
+            if value != counted and (has_costs or each.name != "cost_per_example"):
                 where = f"{each.name} with the fading factor {window.fading_factor:g}"
                 yield f"{where} is {value}, predictions and labels give {counted}"
     error = learner.calibration.error()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from stream_app.config import Config
 from stream_app.records import Metric, Outcome, Prediction
 from stream_app.verify.metrics.changes import change_fault
+from stream_app.verify.metrics.joined_costs import JoinedCosts
 from stream_app.verify.metrics.recount import Recount
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
 from stream_app.verify.results import MAX_FINDINGS, Code, Findings, StreamTotals
@@ -23,10 +24,17 @@ class MetricsTopicCheck:
         self._wrong: list[tuple[int, str]] = []
         self._last: dict[tuple[str, str], tuple[int, Metric]] = {}
 
-    def read(self, reader: PartitionReader, restarts: FigureRestarts, corrections: Mapping[int, int]) -> Iterator[str]:
+    def read(
+        self,
+        reader: PartitionReader,
+        restarts: FigureRestarts,
+        corrections: Mapping[int, int],
+        costs: JoinedCosts | None,
+    ) -> Iterator[str]:
         """Compare each record with the one before it and with a recount; yield notes.
 
-        `corrections` has, by the offset of the label that corrects a joined example, the offset of the example.
+        `corrections` has, by the offset of the label that corrects a joined example, the offset of the example;
+        `costs` those of the joined examples, None if they are not known.
         """
         topics = self._config.topics
         recount = Recount(
@@ -35,6 +43,7 @@ class MetricsTopicCheck:
             reader.decodable(topics.outcomes, Outcome),
             corrections,
             restarts,
+            costs,
         )
         numbers: Counter[tuple[str, str]] = Counter()
         places: dict[tuple[str, str], ActsBefore] = {}

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from stream_app.config import MetricSettings
 from stream_app.records import MetricWindow, Prediction
+from stream_app.verify.metrics.joined_costs import UNKNOWN
+from stream_app.verify.reference_state import Costs
 
 _ROUNDING = 1e-12
 """When the only weight of a sum is taken out, rounding may leave up to this share of it."""
@@ -22,11 +24,16 @@ _MAX_WEIGHT, _LEAST_COUNT = 2.0**32, 1e-30
 
 
 class Answer(NamedTuple):
-    """What a learner had predicted: the class, the bin of the score, and the probability."""
+    """What a learner had predicted: the class, the bin of the score, the probability; and the costs of the example."""
 
     predicted_class: int
     score_bin: int
     probability: float
+    costs: Costs = UNKNOWN
+
+    def cost(self, label: int) -> float:
+        """Return what the decision costs, if this is the label and the costs are known."""
+        return 0.0 if self.predicted_class == label or math.isnan(self.costs[0]) else self.costs[label]
 
 
 class Ages(NamedTuple):
@@ -87,6 +94,8 @@ class WindowSums:
         classes: The sums of class 0 and class 1.
         positives: Labels of class 1, faded at every label.
         labels: All labels, faded at every label.
+        costs: The costs of the decisions, faded at every label.
+        costed: The labels whose costs are known, faded at every label.
     """
 
     fading: float
@@ -94,6 +103,8 @@ class WindowSums:
     classes: tuple[_Class, _Class] = field(default_factory=lambda: (_Class(), _Class()))
     positives: float = 0.0
     labels: float = 0.0
+    costs: float = 0.0
+    costed: float = 0.0
 
     @classmethod
     def of(cls, fading: float, settings: MetricSettings) -> "WindowSums":
@@ -107,6 +118,8 @@ class WindowSums:
         own.total = self.fading * own.total + 1.0
         self.positives = self.prevalence_fading * self.positives + label
         self.labels = self.prevalence_fading * self.labels + 1.0
+        self.costs = self.prevalence_fading * self.costs + answer.cost(label)
+        self.costed = self.prevalence_fading * self.costed + (not math.isnan(answer.costs[0]))
         own.weight = _kept_small(own.weight * (1.0 / self.fading), own.histogram)
         own.histogram[answer.score_bin] += own.weight
 
@@ -128,13 +141,16 @@ class WindowSums:
         new.histogram[answer.score_bin] += weight * new.weight
         weight = _faded(self.prevalence_fading, ages.old + ages.new)
         self.positives = min(max(self.positives + (weight if label else -weight), 0.0), self.labels)
+        if not math.isnan(answer.costs[0]):
+            self.costs = max(self.costs + weight * (answer.cost(label) - answer.cost(1 - label)), 0.0)
 
     def figures(self) -> MetricWindow:
         """Return the figures."""
         negative, positive = self.classes
         sums = positive.right, positive.total, negative.right, negative.total
+        cost = self.costs / self.costed if self.costed else None
         if not (positive.total and negative.total):
-            return _window(self.fading, (None,) * 9, sums)
+            return _window(self.fading, (*(None,) * 9, cost), sums)
         recall, specificity = positive.right / positive.total, negative.right / negative.total
         prevalence = self.positives / self.labels
         hits, rest = prevalence * recall, 1.0 - prevalence
@@ -150,6 +166,7 @@ class WindowSums:
             (hits + rest * specificity - chance) / (1.0 - chance) if chance < 1.0 else None,
             _roc_auc(positive.histogram, negative.histogram),
             _average_precision(positive.histogram, negative.histogram, prevalence),
+            cost,
         )
         return _window(self.fading, figures, sums)
 

@@ -174,7 +174,9 @@ class PartitionCheck:
         began_again = self._resets or self._configurations > 1
         metrics = MetricsTopicCheck(self._config, self._partition, self._findings)
         if not lacks_outputs and not self._has_gap and (self._is_complete or not began_again):
-            self._notes += metrics.read(reader, audit.restarts, audit.corrections)
+            self._notes += metrics.read(
+                reader, audit.restarts, audit.corrections, audit.costs if self._is_complete else None
+            )
         else:
             for _ in reader.outputs(self._config.topics.metrics, Metric):
                 pass  # a value that cannot be read is a finding in any case

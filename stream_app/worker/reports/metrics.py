@@ -341,6 +341,13 @@ ROC_AUC = _ratio_of_learner(
     "areba_roc_auc_ratio",
     "Area below the ROC curve of a learner's score, in the main window.",
 )
+COST_PER_EXAMPLE = MetricDeclaration(
+    "areba_cost_per_example",
+    MetricKind.GAUGE,
+    Unit.COUNT,
+    "Mean cost of a learner's decisions among the labels, in the unit of the costs of the stream; none without costs.",
+    ("task", "stream", "learner"),
+)
 CALIBRATION_ERROR = _ratio_of_learner(
     "areba_calibration_error_ratio",
     "Expected calibration error of a learner's probabilities; none until the first label.",

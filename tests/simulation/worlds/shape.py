@@ -51,7 +51,7 @@ class Choice(NamedTuple):
     room: int
     is_confluent: bool
     fading_factors: tuple[float, ...]
-    thresholds: int
+    decisions: int
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
@@ -115,14 +115,18 @@ ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_0
 FADING_FACTORS = ((0.99,), (0.99,), (0.99,), (0.9, 1.0))
 """Windows of metrics: one as by default, or two."""
 
-THRESHOLDS: Sequence[tuple[Any, Any]] = (
-    ("majority", "majority"),
-    ("majority", "majority"),
-    ({"score": 0.45}, {"score": 0.45}),
-    ({"probability": 0.3}, "majority"),
-    ("majority", {"score": 0.55}),
+_COSTS: Mapping[str, Any] = {"costs": {"false_positive": 1, "false_negative": 2.5}}
+
+DECISIONS: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
+    ({}, {}),
+    ({}, {}),
+    ({"threshold": {"score": 0.45}}, {"threshold": {"score": 0.45}}),
+    ({"threshold": {"probability": 0.3}}, {"threshold": "majority"}),
+    ({}, {"threshold": {"score": 0.55}}),
+    (_COSTS, {**_COSTS, "threshold": "costs"}),
+    ({**_COSTS, "threshold": "costs"}, {"costs": {"false_positive": 0.5, "false_negative": 4}, "threshold": "costs"}),
 )
-"""Thresholds of the first stream, before and after a change of the deployment."""
+"""Costs and threshold of the first stream, before and after a change of the deployment."""
 
 SNAPSHOTS_MS = (0, 1, 2_000)
 """Intervals of snapshots: one is always under way; after any work that took time; only at a clean stop."""
@@ -148,7 +152,9 @@ def make_configuration(choice: Choice, late: bool) -> Config:
         name: {"features": features} if features else WITH_COLUMNS for name, features in choice.streams
     }
     for name, _ in choice.streams[:1]:
-        streams[name] = {**streams[name], "threshold": THRESHOLDS[choice.thresholds][late]}
+        streams[name] = {**streams[name], **DECISIONS[choice.decisions][late]}
+        if "columns" in streams[name] and "costs" in streams[name]:
+            streams[name]["costs"] = {"false_positive": 1, "false_negative": "amount"}
     change = CHANGES[choice.change] if late else {}
     names = {**streams, **change.get("streams", {})}
     data: dict[str, Any] = {
@@ -256,7 +262,7 @@ def draw_shape(seed: int) -> Shape:
             room,
             is_confluent,
             Random(f"{seed}/windows").choice(FADING_FACTORS),
-            Random(f"{seed}/thresholds").randrange(len(THRESHOLDS)),
+            Random(f"{seed}/thresholds").randrange(len(DECISIONS)),
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),

@@ -117,8 +117,8 @@ def test_a_correction_knows_the_decided_class() -> None:
     [
         ("{score: 1.5}", "threshold.score: must be at most 1, is 1.5"),
         ("{probability: -0.1}", "threshold.probability: must be at least 0, is -0.1"),
-        ("often", "threshold: must be `majority`, or a section with `score` or `probability`, is 'often'"),
-        ("{score: 0.5, probability: 0.5}", "threshold: must be `majority`, or a section with"),
+        ("often", "threshold: must be `majority`, `costs`, or a section with `score` or `probability`, is 'often'"),
+        ("{score: 0.5, probability: 0.5}", "threshold: must be `majority`, `costs`, or a section with"),
         ("{alarms: 0.5}", "threshold.alarms: unknown setting"),
     ],
 )
@@ -137,3 +137,95 @@ def test_a_threshold_is_read_as_it_was_stored() -> None:
     assert (threshold.kind, threshold.value, str(threshold)) == (ThresholdKind.SCORE, 0.8, "score 0.8")
     with pytest.raises(ValueError, match="score needs a number"):
         threshold_of("score", None)
+
+
+AMOUNTS = [1.5, 20.25, 333.125, -7.0, None]
+
+
+def costly(threshold: object, corrections: str = "first", cut: int = 0) -> InProcess:
+    """Return an application whose false negatives cost the amount of the example; a label in ten is corrected."""
+    application = InProcess(
+        streams={
+            STREAM: {
+                "columns": {"amount": {"missing": "mean"}, "one": "number", "two": "number"},
+                "costs": {"false_positive": 5, "false_negative": "amount"},
+                "threshold": threshold,
+            }
+        },
+        learners={"areba": {"method": "areba"}},
+        metrics={"fading_factors": [0.9], "prevalence_fading_factor": 0.99, "every_labels": 50},
+        join={"corrections": corrections},
+    )
+    for number, (one, two) in enumerate(DATA.features[:400].tolist()):
+        application.send_example(STREAM, str(number), {"amount": AMOUNTS[number % 5], "one": one, "two": two})
+        label = int(DATA.labels[number])
+        if corrections == "correct" and number % 10 == 3:
+            application.send_label(STREAM, str(number), 1 - label)
+            application.send_label(STREAM, str(number), label, revision=1)
+        else:
+            application.send_label(STREAM, str(number), label)
+        if cut and number == cut:
+            application.run()
+            application.crash()
+    application.run()
+    return application
+
+
+def cost_of(prediction: Prediction) -> float:
+    """Return what a decision costs; a missing or negative amount costs nothing."""
+    number, label = int(prediction.id), int(DATA.labels[int(prediction.id)])
+    if prediction.predicted_class == label:
+        return 0.0
+    return 5.0 if label == 0 else max(AMOUNTS[number % 5] or 0.0, 0.0)
+
+
+def test_with_costs_each_example_has_its_threshold() -> None:
+    """A payment of 333 is stopped at a lower probability than a payment of 2, and the metric is what errors cost."""
+    application = costly("costs")
+    predictions = application.predictions()
+    for prediction in predictions:
+        amount = max(AMOUNTS[int(prediction.id) % 5] or 0.0, 0.0)
+        assert prediction.threshold == pytest.approx(5 / (5 + amount), abs=1e-7)
+        assert prediction.threshold_kind == "costs"
+        assert prediction.predicted_class == int(prediction.probability > 5 / (5 + amount))
+    assert {prediction.predicted_class for prediction in predictions} == {0, 1}
+    for metric in application.metrics():
+        ages = np.arange(metric.labelled)[::-1]
+        costs = [cost_of(prediction) for prediction in predictions[: metric.labelled]]
+        assert metric.main_window.cost_per_example == pytest.approx(np.average(costs, weights=0.99**ages))
+
+
+def test_costs_of_corrected_labels() -> None:
+    """An example whose label is corrected costs what it costs with the last label, also after a crash."""
+    application, cut = costly("majority", "correct"), costly("majority", "correct", cut=153)
+    metric = application.metrics()[-1]
+    ages = np.arange(metric.labelled)[::-1]
+    costs = [cost_of(prediction) for prediction in application.predictions()[: metric.labelled]]
+    assert metric.main_window.cost_per_example == pytest.approx(np.average(costs, weights=0.99**ages))
+    for topic in ("predictions", "metrics"):
+        assert [row.value for row in application.rows(topic)] == [row.value for row in cut.rows(topic)]
+
+
+def test_without_costs_there_is_no_cost(majority: InProcess) -> None:
+    """A figure of 0 would say that errors are free."""
+    assert last(majority, "areba").main_window.cost_per_example is None
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        ("{threshold: costs}", "threshold: `costs` needs the costs of the stream"),
+        ("{costs: {false_positive: 1, false_negative: amount}}", "costs: there is no column 'amount' of numbers"),
+        (
+            "{costs: {false_positive: -1, false_negative: 1}}",
+            "must be a number from 0 to 1e+09, or the name of a column",
+        ),
+        ("{costs: {false_positive: 1}}", "costs.false_negative"),
+    ],
+)
+def test_costs_that_cannot_be_are_refused(stream: str, said: str, tmp_path: Path) -> None:
+    """A cost that is no number would make every decision wrong."""
+    path = tmp_path / "areba.yaml"
+    path.write_text(f"streams: {{s: {stream}}}")
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        load(path, {})
