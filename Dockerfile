@@ -21,7 +21,7 @@ WORKDIR /source
 COPY requirements.txt pyproject.toml ./
 # Dependencies change less often than the sources: they are a stage of their own.
 RUN /opt/areba/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-extras = project["optional-dependencies"]; print("\n".join(project["dependencies"] + extras["worker"] + extras["dashboard"] + extras["registry"]))' > worker.txt \
+extras = project["optional-dependencies"]; print("\n".join(project["dependencies"] + extras["worker"] + extras["dashboard"] + extras["json"] + extras["registry"]))' > worker.txt \
     && /opt/areba/bin/pip install --quiet --constraint requirements.txt --requirement worker.txt "$(grep '^setuptools==' requirements.txt)"
 
 FROM dependencies AS build

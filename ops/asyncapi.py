@@ -28,8 +28,9 @@ AVRO = "application/vnd.apache.avro;version=1.9.0"
 
 ENCODING = (
     "Each value is Avro's single-object encoding: C3 01, the CRC-64-AVRO fingerprint of its schema in eight bytes, "
-    "then the record; or it has Confluent's wire format, if serialization.wire_format says so. Names of topics begin "
-    "with the prefixes of the application's configuration, which are empty by default. Read with "
+    "then the record; or it has Confluent's wire format, or is JSON, if serialization.wire_format says so. "
+    "x-json-schema names the JSON Schema of a message. Names of topics begin with the prefixes of the application's "
+    "configuration, which are empty by default. Read with "
     "isolation.level=read_committed. Write with Java's default partitioner (murmur2). All records of a stream have one "
     "key, so they are in one partition of each topic, in order; two topics have no common order. The fields in "
     "x-identity tell the records of a topic apart, also when a reader reads a record twice; without such fields, use "
@@ -139,6 +140,7 @@ def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
     key = {"kafka": {"key": {"type": "string", "description": meanings["Stream"]}}}
     found: dict[str, Any] = {}
     published = newest_schemas()
+    versions = dict(sorted(schemas.sources()))  # the newest of each type comes last
     beginnings = {schema.record.__name__: schema.header.hex() for schema in avro.newest().values()}
     for name in dict.fromkeys(name for channel in CHANNELS.values() for name in channel.messages):
         if name in published:
@@ -148,6 +150,7 @@ def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
                 "x-begins-with": beginnings[name],
                 "headers": {"type": "object", "properties": _TRACE | (_RESENT if name in {"Example", "Label"} else {})},
                 "payload": {"schemaFormat": AVRO, "schema": published[name]},
+                "x-json-schema": f"schemas/{name.lower()}.v{versions[name.lower()]}.schema.json",
                 "bindings": key,
             }
     found["DeadLetter"] = {

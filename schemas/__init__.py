@@ -1,5 +1,7 @@
 """The Avro schemas of every topic, one flat file for each record type and version: `example.v1.avsc`.
 
+`example.v1.schema.json` is the JSON Schema of the same record, which `ops.reference` makes from it.
+
 A released file never changes: a change is a new file, `example.v2.avsc`, and readers know both by their fingerprints.
 `golden/` has a value of each in bytes (`example.v1.bin`) and in words (`example.v1.json`).
 """

@@ -349,10 +349,11 @@ class Decoded:
         features: float32 `[total]`, the features of all examples, one after the other.
         feature_starts: int64 `[n]`, index of the row's first element in `features`.
         feature_counts: int32 `[n]`; 0 in rows without features; `COLUMNS` in rows with values by column.
-        value_starts: int64 `[n]`, where the map of values by column begins in the buffer of the values; -1: none.
+        value_starts: int64 `[n]`, where the map of values by column begins in the buffer of `cells`; -1: none.
         labels: int8 `[n]`, the class; -1 in rows without a class.
         revisions: int64 `[n]`, the revision of a label; 0 in other rows.
         marks: The control records, by row.
+        cells: The values as Avro, which are those of `RawRecords` unless these have another form.
     """
 
     kinds: Bytes
@@ -368,3 +369,4 @@ class Decoded:
     labels: NDArray[np.int8]
     revisions: Longs
     marks: Mapping[int, Mark]
+    cells: BinaryColumn

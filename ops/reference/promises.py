@@ -8,7 +8,7 @@ from ops.reference.text import sentence, table
 from ops.reference.worker import log_events
 from stream_app import client, schemas, testing
 from stream_app.config import Config
-from stream_app.serialization.wire_format import PUBLIC_TYPES
+from stream_app.serialization.public_types import PUBLIC_TYPES
 
 MODULES: Mapping[str, Sequence[str]] = {
     "stream_app.client": client.__all__,

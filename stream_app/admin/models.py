@@ -255,13 +255,14 @@ def _find_example(
     """
     buried = BuriedExamples(application.cluster, application.config, partition)
     problem, found, erased = None, None, None
-    wanted, name, digest = id_.encode(), stream.encode(), id_digest(stream, id_).encode()
+    name, digest = stream.encode(), id_digest(stream, id_)
     is_known = stream in application.config.streams
     where = f"{partition.topic}[{partition.partition}]"
     for row in rows_of(application.cluster, partition):
         is_known = is_known or (row.value is not None and name in row.value)
-        if row.value and (wanted in row.value or digest in row.value):  # most values need not be decoded
+        if row.value and (codec.may_have(row.value, id_) or codec.may_have(row.value, digest)):
             record = _decoded(row.value, application)
+            is_known = is_known or getattr(record, "stream", None) == stream
             if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
                 erased = row.offset
             elif isinstance(record, Example) and (record.stream, record.id) == (stream, id_) and found is None:
@@ -343,9 +344,8 @@ def _range(application: Application, partition: TopicPartition, start: int, end:
 
 def _of_id(application: Application, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
     """Yield the predictions or outcomes of an example; none is older than the commit that processed the example."""
-    wanted = id_.encode()
     for row in rows_of(application.cluster, partition, max(start, application.cluster.watermarks(partition).low)):
-        if row.value and wanted in row.value:
+        if row.value and codec.may_have(row.value, id_):
             record = _decoded(row.value, application)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
                 yield record

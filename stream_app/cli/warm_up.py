@@ -126,7 +126,7 @@ def _rehearse(settings: TaskSettings) -> None:
     from stream_app.pipeline.transaction_bounds import Room  # noqa: PLC0415  (as above)
 
     rehearse()
-    # the same code reads both formats
+    # the same code reads all formats
     plain: dict[str, object] = {"unknown_streams": "model", "wire_format": None, "schema_ids": {}}
     settings = settings.model_copy(update=plain)
     task = Task(0, settings, ("examples", "labels"))

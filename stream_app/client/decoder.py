@@ -8,18 +8,18 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from stream_app import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
+from stream_app.serialization.json_value import read_json
 from stream_app.serialization.one_value import read_one
+from stream_app.serialization.public_types import PublicRecord
 
-_PublicRecord: TypeAlias = Example | Label | Mark | Prediction | Outcome | Metric
-
-PUBLIC_TYPES: Mapping[str, type[_PublicRecord]] = MappingProxyType(
+PUBLIC_TYPES: Mapping[str, type[PublicRecord]] = MappingProxyType(
     {record.__name__.lower(): record for record in (Example, Label, Mark, Prediction, Outcome, Metric)}
 )
 
@@ -33,7 +33,7 @@ CONFLUENT_HEADER_BYTES = 5
 
 
 class _Schema(NamedTuple):
-    record: type[_PublicRecord]
+    record: type[PublicRecord]
     parsed: Any
 
 
@@ -52,13 +52,17 @@ def _header(source: Any) -> bytes:  # noqa: ANN401  (a schema in plain data)
     return MAGIC + bytes.fromhex(fingerprint(to_parsing_canonical_form(source), "CRC-64-AVRO"))
 
 
-def decode(value: bytes) -> _PublicRecord:
+def decode(value: bytes) -> PublicRecord:
     """Return the record of a value of the topics `predictions`, `outcomes`, `metrics`, `examples` or `labels`.
+
+    A value is a single object in Avro, or an object in JSON.
 
     Raises:
         WrongSchemaError: The value does not begin with the fingerprint of a schema of this version.
         UndecodableError: The rest is not a record of that schema, or bytes are left over.
     """
+    if value.startswith(b"{"):
+        return read_json(value)
     schema = known_schemas().get(value[:HEADER_BYTES])
     if schema is None:
         text = f"unknown schema: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}"
@@ -79,7 +83,7 @@ class ConfluentDecoder:
         self._schema_text = schema_text
         self._known: dict[int, _Schema] = {}
 
-    def decode(self, value: bytes) -> _PublicRecord:
+    def decode(self, value: bytes) -> PublicRecord:
         """Return the record of a value, as the function `decode` does.
 
         Raises:
@@ -100,7 +104,7 @@ class ConfluentDecoder:
         return _read(schema, value, CONFLUENT_HEADER_BYTES)
 
 
-def _read(schema: _Schema, value: bytes, start: int) -> _PublicRecord:
+def _read(schema: _Schema, value: bytes, start: int) -> PublicRecord:
     record, end = read_one(schema.record, schema.parsed, value, start)
     if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: bytes are left over")

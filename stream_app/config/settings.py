@@ -6,6 +6,7 @@
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -13,6 +14,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
 from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
+from stream_app.config.decision_settings import Threshold, ThresholdSettings
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
@@ -95,7 +97,8 @@ class SerializationSettings(Settings):
 
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
-            it begins with a zero byte and the id that a schema registry has given its schema.
+            it begins with a zero byte and the id that a schema registry has given its schema. `json`: it is an object
+            in JSON, as the schemas `*.schema.json` say.
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
         schema_ids: For `confluent`, the schema ids by names such as `example.v1`, instead of asking the registry for
             them at start.
@@ -179,6 +182,7 @@ class _StreamOverrides(LearnerOverrides):
         columns: The columns of an example by name, instead of `features`: each is `number`, or a section.
         missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The first champion; None takes the first entry of `learners` in `Config`.
+        threshold: From when on an example is predicted as class 1.
         learners: Settings for one learner by its name; they override the settings of the stream.
     """
 
@@ -186,6 +190,7 @@ class _StreamOverrides(LearnerOverrides):
     columns: Columns = Field(default_factory=dict)
     missing_values: MissingValues = ()
     champion: LearnerName | None = None
+    threshold: Threshold = ThresholdSettings()
     learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
 
 
@@ -221,8 +226,8 @@ class Config(Settings):
         predictions: Whose predictions are published.
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
-        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, any setting
-            of a learner, and `learners` for settings of one learner.
+        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `threshold`, any
+            setting of a learner, and `learners` for settings of one learner.
     """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
@@ -322,11 +327,15 @@ class Config(Settings):
             columns=stream.columns,
             missing_values=stream.missing_values,
             champion=stream.champion or next(iter(self.learners)),
+            threshold=stream.threshold,
             learners=MappingProxyType(learners),
         )
 
 
 def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflict]:
+    if serialization.wire_format == "json" and find_spec("msgspec") is None:
+        text = "json needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
+        yield _Conflict(("serialization", "wire_format"), text)
     is_confluent = serialization.wire_format == "confluent"
     has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
     if is_confluent and not (has_url or has_ids):

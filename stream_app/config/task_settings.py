@@ -15,6 +15,7 @@ from stream_app.config.column_settings import (
     columns_from_list,
     width_of,
 )
+from stream_app.config.decision_settings import Threshold, ThresholdSettings
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.messages import first_line
 from stream_app.config.values import (
@@ -49,6 +50,7 @@ class StreamSettings(Settings):
         columns: The columns by name, in the order of their features; without any, examples have arrays of features.
         missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The learner whose predictions are the application's answers.
+        threshold: From when on an example is predicted as class 1.
         learners: Settings by name, in the configured order, which is also the order of the outputs.
     """
 
@@ -56,6 +58,7 @@ class StreamSettings(Settings):
     columns: Annotated[Columns, BeforeValidator(columns_from_list)] = Field(default_factory=dict)
     missing_values: MissingValues = ()
     champion: LearnerName
+    threshold: Threshold = ThresholdSettings()
     learners: Annotated[Frozen[LearnerName, LearnerSettings], BeforeValidator(_from_list)]
 
     @model_validator(mode="after")
@@ -177,7 +180,7 @@ class LimitSettings(Settings):
 UnknownStreams: TypeAlias = Annotated[Literal["dead-letter", "model"], Change.TAKEN_OVER]
 Predictions: TypeAlias = Annotated[Literal["champion", "all"], Change.TAKEN_OVER]
 
-WireFormatName: TypeAlias = Literal["avro_single_object", "confluent"]
+WireFormatName: TypeAlias = Literal["avro_single_object", "confluent", "json"]
 
 _SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
 SchemaIds: TypeAlias = Annotated[

@@ -21,7 +21,7 @@ from stream_app.config import Topics, or_nearest
 from stream_app.errors import ConfigurationError, TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Mark, Outcome, Prediction, stream_of_key
-from stream_app.serialization.codec import decode_one
+from stream_app.serialization.codec import decode_one, may_have
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import WireFormat
 
@@ -65,12 +65,12 @@ class Wanted:
 
     def _has_id(self, wanted: str, value: bytes | None) -> bool:
         """Say whether a value has this id; a value that cannot be decoded has it if the bytes occur in it."""
-        if value is None or wanted.encode() not in value:  # most values need not be decoded
+        if value is None or not may_have(value, wanted):
             return False
         try:
             return getattr(decode_one(value, self.wire_format), "id", None) == wanted
         except (UndecodableError, WrongSchemaError):
-            return True
+            return wanted.encode() in value
 
 
 Reporter: TypeAlias = Callable[[int, int], None]

@@ -293,9 +293,8 @@ def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
     record, reason = letter.record, letter.reason.text
     topic = form.topics[record.side]
     message = f"{topic}[{form.partition}] offset {record.offset}: {reason}"
-    if letter.reason is Reason.WRONG_SCHEMA:
-        explanation = form.wire_format.explanation(record.value)
-        message += f", {explanation}" if explanation else ""
+    if explanation := form.wire_format.fault(letter.reason, record.value, record.side):
+        message += f", {explanation}"
     elif letter.reason is Reason.BAD_TIME:
         message += f", {_time_fault(record.timestamp_ms)}"
     elif letter.cause is not Cause.NONE:

@@ -241,7 +241,13 @@ class Task:
         one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
         longest = max((len(name.encode()) for name in new), default=0)
         windows = len(self.settings.metrics.fading_factors)
-        costs = costs_of(batch, max(longest, self._streams.longest_name), self._topics, windows)
+        costs = costs_of(
+            batch,
+            max(longest, self._streams.longest_name),
+            self._topics,
+            windows,
+            is_json=self.wire_format.json is not None,
+        )
         reset_bytes = sum(leftovers.bytes(costs) for leftovers in self._leftovers)
         remaining = room.less(self.reset_records, reset_bytes)
         return fitting(batch, (one, two), self._streams.table, self.settings, costs, remaining)

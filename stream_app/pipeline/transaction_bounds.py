@@ -34,6 +34,12 @@ NUMBERS_BYTES = 160
 METRIC_BYTES, WINDOW_BYTES = 299, 125
 """The most bytes of the value of a record of metrics, without its names and windows, and of each of its windows."""
 
+JSON_NUMBERS_BYTES, JSON_METRIC_BYTES, JSON_WINDOW_BYTES = 740, 1_200, 630
+"""The same of values that are JSON, which have the names of all fields."""
+
+_JSON_BYTES_OF_BYTE = 6
+"""A control character takes six bytes in JSON."""
+
 _LETTER_BYTES = 640
 """The most bytes of the headers of a dead letter, without the name of the input topic, which they have twice."""
 
@@ -310,7 +316,9 @@ def _closes(batch: InputBatch, side: Side) -> Longs:
     return closes
 
 
-def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str], windows: int) -> Costs:
+def costs_of(
+    batch: InputBatch, longest_stream: int, topics: tuple[str, str], windows: int, *, is_json: bool = False
+) -> Costs:
     """Return the most bytes of output records.
 
     Args:
@@ -318,11 +326,14 @@ def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str], wi
         longest_stream: Bytes of the longest name of a stream, of the task or the batch.
         topics: Full names of the input topics.
         windows: The number of windows of a record of metrics.
+        is_json: Whether values are JSON.
     """
-    names = 2 * longest_stream + _LEARNER_BYTES + batch.trace_bytes()
+    written = (longest_stream + _LEARNER_BYTES) * (_JSON_BYTES_OF_BYTE if is_json else 1)
+    names = longest_stream + written + batch.trace_bytes()
+    numbers = JSON_NUMBERS_BYTES if is_json else NUMBERS_BYTES
     letter = _LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
-    metric = METRIC_BYTES + windows * WINDOW_BYTES
-    return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, metric + names, max(0, letter))
+    metric = JSON_METRIC_BYTES + windows * JSON_WINDOW_BYTES if is_json else METRIC_BYTES + windows * WINDOW_BYTES
+    return Costs(numbers + names, numbers + names, metric + names, max(0, letter))
 
 
 def fitting(

@@ -1,10 +1,11 @@
-"""Records as bytes: Avro values, and the headers of dead letters.
+"""Records as bytes: Avro or JSON values, and the headers of dead letters.
 
 `decode` and `encode` work on batches, for the stages; `codec` on one record, for tools; `one_value` reads one without
 Numba. `avro` has the schemas and the checks of bytes that they share, `layout` the check of one value, `names` the
-tables of stream names. `wire_format` has the headers that name their schemas. `dead_letter` reads and writes the
-records of the dead-letters topic, `left_out` what such a record omits when it would be too large.
+tables of stream names. `json_value` reads one value in JSON and `json_text` writes one; `json_batch` makes Avro of a
+batch, and `json_rows` writes outputs. `wire_format` has the headers that name the schemas of values. `dead_letter`
+reads and writes the records of the dead-letters topic, `left_out` what such a record omits when it would be too large.
 
 May import `jit` and `config`. Public: `avro`, `codec`, `dead_letter`, `decode`, `encode`, `erased_ids`,
-`label_causes`, `left_out`, `names`, `one_value`, `wire_format`.
+`json_value`, `label_causes`, `left_out`, `names`, `one_value`, `public_types`, `wire_format`.
 """

@@ -14,10 +14,13 @@ from typing import Any
 import fastavro
 
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Label, Mark
-from stream_app.serialization.avro import Check, Record
+from stream_app.records import Example, Label, Mark, Side
+from stream_app.serialization.avro import MAGIC, Check, Record
+from stream_app.serialization.json_text import write_json
+from stream_app.serialization.json_value import read_json
 from stream_app.serialization.layout import failed_check
 from stream_app.serialization.one_value import read_one
+from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES, PublicRecord
 from stream_app.serialization.sender_checks import checked
 from stream_app.serialization.wire_format import WireFormat, single_object
 
@@ -45,6 +48,8 @@ def encode_unchecked(record: Record, wire_format: WireFormat | None = None) -> b
         ConfigurationError: The format has no id for this schema.
     """
     own = wire_format or single_object()
+    if own.json is not None and isinstance(record, PublicRecord):
+        return write_json(record)
     header = own.header(type(record))
     schema = own.schemas[header]
     out = io.BytesIO()
@@ -66,6 +71,8 @@ def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
         UndecodableError: The rest is not a record of that schema, or bytes are left over.
     """
     own = wire_format or single_object()
+    if own.json is not None and not value.startswith(MAGIC):
+        return read_json(value, PUBLIC_TYPES, own.json.label_classes)
     schema, start = own.schema_of(value), own.header_bytes
     if schema is None and own is not single_object():
         schema, start = single_object().schema_of(value), single_object().header_bytes
@@ -79,6 +86,26 @@ def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
     if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: {Check.LEFT_OVER.text}")
     return record
+
+
+def decode_input(value: bytes, side: Side, wire_format: WireFormat) -> Record:
+    """Return the record of a value of an input.
+
+    Raises:
+        WrongSchemaError: The value is not of a type that the input takes.
+        UndecodableError: It is not a record of that type, or bytes are left over.
+    """
+    if wire_format.json is not None:
+        return read_json(value, INPUT_TYPES[side], wire_format.json.label_classes)
+    schema = wire_format.schema_of(value)
+    if schema is None or schema.record not in INPUT_TYPES[side]:
+        raise WrongSchemaError(wire_format.explanation(value))
+    return decode_one(value, wire_format)
+
+
+def may_have(value: bytes, text: str) -> bool:
+    """Say whether a value may have a text, as it stands or with escapes of JSON: most values need not be decoded."""
+    return text.encode() in value or b"\\" in value
 
 
 def decode_many(values: Iterable[bytes], wire_format: WireFormat | None = None) -> list[Record]:

@@ -117,8 +117,13 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         labels=np.full(n, -1, np.int8),
         revisions=np.zeros(n, np.int64),
     )
+    form = limits.wire_format
+    if form.json is not None:
+        from stream_app.serialization.json_batch import avro_values  # noqa: PLC0415  (needs the extra `json`)
+
+        cells, form = avro_values(cells, side, reasons, form.json.label_classes), single_object()
     new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
-    expected = _Expected(int(side), limits.max_features, limits.wire_format.tables[side])
+    expected = _Expected(int(side), limits.max_features, form.tables[side])
     known = NameList() if known is None else known
     distinct, total = _decode_rows(cells.arrays, expected, known.table(), new, columns)
     return Decoded(
@@ -134,7 +139,8 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         value_starts=columns.value_starts,
         labels=columns.labels,
         revisions=columns.revisions,
-        marks=_marks(cells, columns.kinds, limits.wire_format),
+        marks=_marks(cells, columns.kinds, form),
+        cells=cells,
     )
 
 

@@ -1,6 +1,6 @@
-"""Encode batches of records: columns become values (Avro), one column of bytes for a topic.
+"""Encode batches of records: columns become values, one column of bytes for a topic.
 
-The bytes equal the output of `codec.encode`. Compiled code writes the rows into one buffer.
+The bytes equal the output of `codec.encode`. Compiled code writes rows of Avro into one buffer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,10 @@ from stream_app.record_columns import NO_INTEGER, PADDING_BYTES, BinaryColumn, R
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Outcome, Prediction
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
+from stream_app.serialization.json_rows import json_rows
+from stream_app.serialization.json_text import write_json
 from stream_app.serialization.names import Names, Texts
-from stream_app.serialization.sender_checks import require_finite
+from stream_app.serialization.sender_checks import checked, require_finite
 from stream_app.serialization.wire_format import WireFormat, single_object
 
 
@@ -146,6 +148,8 @@ def encode_rows(
         names: What the numbers in the columns `stream` and `learner` stand for.
         wire_format: By default `avro_single_object`.
     """
+    if wire_format is not None and wire_format.json is not None:
+        return json_rows(record, rows, names)
     encode, most = _encoder(record.__name__.lower(), rows.dtype)
     streams, learners = names.streams.written(_header(wire_format, record)), names.learners.written()
     out = np.empty(len(rows) * (streams.longest + learners.longest + most), np.uint8)
@@ -170,14 +174,16 @@ def encode_examples(
     """
     if features.ndim != 2 or len(features) != len(ids) or features.shape[1] < 1:
         raise ValueError(f"{len(ids)} ids need features [{len(ids)}, 1 or more], not {list(features.shape)}")
+    with np.errstate(over="ignore"):
+        written = np.ascontiguousarray(features, np.float32)
+    require_finite(written, features, stream)
     n, d = features.shape
+    if wire_format is not None and wire_format.json is not None:
+        return [write_json(checked(Example(stream, id_, row))) for id_, row in zip(ids, written, strict=True)]
     prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Example))
     count = long_bytes(d)
     out = np.empty(n * (len(prefix) + len(count) + avro.FLOAT_BYTES * d + 4) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)
-    with np.errstate(over="ignore"):
-        written = np.ascontiguousarray(features, np.float32)
-    require_finite(written, features, stream)
     rows = written.view(np.uint8)
     _encode_examples(out, ends, prefix, raw_ids, id_ends, count, rows if rows.flags.writeable else rows.copy())
     return _sliced(out, ends)
@@ -231,6 +237,9 @@ def encode_labels(
         raise ValueError(f"revisions are whole numbers, not {revisions.dtype}")
     if n and not (revisions.min() >= 0 and revisions.max() < 1 << 31 and ((labels == 0) | (labels == 1)).all()):
         raise ValueError("a label is 0 or 1, a revision from 0 to 2**31 - 1")
+    if wire_format is not None and wire_format.json is not None:
+        rows = zip(ids, labels.tolist(), revisions.tolist(), strict=True)
+        return [write_json(checked(Label(stream, id_, label, revision))) for id_, label, revision in rows]
     prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Label))
     out = np.empty(n * (len(prefix) + 2 + 2 * MAX_INT_BYTES) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)

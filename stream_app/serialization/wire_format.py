@@ -1,15 +1,16 @@
-"""How values begin: the headers that name their schemas, in the two formats of input and output topics; pure.
+"""How values begin: the headers that name their schemas, in the formats of input and output topics; pure.
 
     avro_single_object   `C3 01`, then the CRC-64-AVRO fingerprint of the schema (8 bytes, little-endian)
     confluent            `00`, then the schema id, which a schema registry has given the schema (4 bytes, big-endian)
+    json                 no header: the value is an object in JSON, whose fields say which record it is
 
-The bytes of the record follow, which are the same in both formats. The schema ids are settings, so no result depends on
-later answers of a registry. Progress and changelog always have single objects.
+In the first two, the bytes of the record follow, which are the same in both. The schema ids are settings, so no result
+depends on later answers of a registry. Progress and changelog always have single objects.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -18,9 +19,11 @@ import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from stream_app.arrays import Bytes, Words
-from stream_app.errors import ConfigurationError
-from stream_app.records import Example, Kind, Label, Mark, Metric, Outcome, Prediction
+from stream_app.errors import ConfigurationError, UndecodableError, WrongSchemaError
+from stream_app.records import Example, Kind, Label, Mark, Reason, Side
 from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
+from stream_app.serialization.json_value import read_json
+from stream_app.serialization.public_types import INPUT_TYPES
 
 CONFLUENT_MAGIC = b"\x00"
 CONFLUENT_HEADER_BYTES = 5
@@ -29,12 +32,11 @@ CONFLUENT_HEADER_BYTES = 5
 TABLE_BYTES = 16
 """Bytes of a header in a `HeaderTable`: two words, of which a mask takes as many bytes as a header has."""
 
-PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcome, Metric)
-"""The types of the records in the input and output topics."""
-
-
 _MAX_NEW_IDS = 100
 """Schema ids that are looked up for one batch: a producer of garbage must not keep a worker busy with lookups."""
+
+
+_FAULTS_OF_JSON = (Reason.UNDECODABLE, Reason.WRONG_SCHEMA)
 
 
 class _FormatSettings(Protocol):
@@ -42,7 +44,7 @@ class _FormatSettings(Protocol):
 
     @property
     def wire_format(self) -> str:
-        """`avro_single_object` or `confluent`."""
+        """`avro_single_object`, `confluent` or `json`."""
 
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
@@ -66,6 +68,25 @@ class HeaderTable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class JsonForm:
+    """How values are read that are JSON.
+
+    Attributes:
+        label_classes: What the texts of labels mean.
+    """
+
+    label_classes: Mapping[str, int] = field(default_factory=dict)
+
+    def fault(self, value: bytes, side: Side) -> str:
+        """Return what is wrong with an input value; an empty text if it can be read."""
+        try:
+            read_json(value, INPUT_TYPES[side], self.label_classes)
+        except (UndecodableError, WrongSchemaError) as error:
+            return str(error)
+        return ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class WireFormat:
     """One of the formats.
 
@@ -73,13 +94,15 @@ class WireFormat:
         header_bytes: Length of a header.
         schemas: The schemas that values may have, by their headers.
         written: The header with which the values of each record type are written.
-        tables: By `Side`, the headers of its values.
+        tables: By `Side`, the headers of its values; of JSON, those of the single objects that it becomes.
+        json: How values are read if they are JSON; None if they are Avro.
     """
 
     header_bytes: int
     schemas: Mapping[bytes, Schema]
     written: Mapping[type[Record], bytes]
     tables: tuple[HeaderTable, HeaderTable]
+    json: JsonForm | None = None
 
     def schema_of(self, value: bytes) -> Schema | None:
         """Return the schema that a value's header names; None if there is no such schema."""
@@ -101,6 +124,12 @@ class WireFormat:
         if self.header_bytes != CONFLUENT_HEADER_BYTES or not _looks_confluent(value) or self.schema_of(value or b""):
             return None
         return _id_of(value or b"")
+
+    def fault(self, reason: Reason, value: bytes | None, side: Side) -> str:
+        """Return why an input value was refused, as far as the format knows; else an empty text."""
+        if self.json is not None:
+            return self.json.fault(value or b"", side) if reason in _FAULTS_OF_JSON else ""
+        return self.explanation(value) if reason is Reason.WRONG_SCHEMA else ""
 
     def explanation(self, value: bytes | None) -> str:
         """Return why the header of a value is wrong, if its first bytes show the reason; else an empty text."""
@@ -161,12 +190,19 @@ def single_object() -> WireFormat:
     return _format(HEADER_BYTES, catalogue(), written)
 
 
+def json_format(form: JsonForm = JsonForm()) -> WireFormat:
+    """Return the format `json`."""
+    return WireFormat(0, MappingProxyType({}), MappingProxyType({}), single_object().tables, form)
+
+
 def format_of(settings: _FormatSettings) -> WireFormat:
     """Return the format that settings choose.
 
     Raises:
         ConfigurationError: `schema_ids` names a schema that this version does not have, or has an id twice.
     """
+    if settings.wire_format == "json":
+        return json_format()
     if settings.wire_format != "confluent":
         return single_object()
     return confluent(settings.schema_ids)

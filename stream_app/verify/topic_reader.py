@@ -24,7 +24,7 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.serialization.codec import decode_one
+from stream_app.serialization.codec import decode_input, decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
     DeadLetterRecord,
@@ -43,8 +43,6 @@ from stream_app.verify.results import Code, Findings
 def _names_snapshots(record: Commit | Act) -> TypeGuard[Act]:
     return isinstance(record, Act) and record.kind == SNAPSHOT
 
-
-_SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
 
 Decoded = TypeVar("Decoded")
 
@@ -232,11 +230,10 @@ def read_value(value: bytes | None, side: Side, limits: DecodeLimits) -> Meaning
         return None
     if len(value) > limits.max_record_bytes:
         return Reason.TOO_LARGE
-    schema = limits.wire_format.schema_of(value)
-    if schema is None or schema.record not in _SIDE_TYPES[side]:
-        return Reason.WRONG_SCHEMA
     try:
-        record = decode_one(value, limits.wire_format)
+        record = decode_input(value, side, limits.wire_format)
+    except WrongSchemaError:
+        return Reason.WRONG_SCHEMA
     except UndecodableError:
         return Reason.UNDECODABLE
     if not isinstance(record, Example | Label | Mark):

@@ -64,7 +64,12 @@ def test_the_wheel_has_one_package_with_all_of_its_files(unpacked: Path) -> None
     """Another name would take the place of a user's module; a missing data set would end `areba-replay`."""
     names = {path.name for path in unpacked.iterdir()}
     assert {name for name in names if not name.endswith(".dist-info")} == {"stream_app"}
-    for folder, pattern in (("schemas", "*.avsc"), ("producers/datasets/shipped", "*.xz"), ("producers", "*.py")):
+    for folder, pattern in (
+        ("schemas", "*.avsc"),
+        ("schemas", "*.schema.json"),
+        ("producers/datasets/shipped", "*.xz"),
+        ("producers", "*.py"),
+    ):
         shipped = {path.name for path in (unpacked / "stream_app" / folder).glob(pattern)}
         assert shipped == {path.name for path in (ROOT / folder).glob(pattern)}
         assert shipped

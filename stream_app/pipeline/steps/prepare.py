@@ -51,7 +51,7 @@ def prepare(
     chosen = _chosen(batch, streams, preparations)
     if not len(chosen.rows):
         return batch, details
-    decoded, raw = batch.decoded[Side.EXAMPLES], batch.raw[Side.EXAMPLES]
+    decoded = batch.decoded[Side.EXAMPLES]
     widths = [columns.width for columns in chosen.columns]
     *starts, total = accumulate(widths, initial=0)
     prepared = Prepared(
@@ -63,9 +63,9 @@ def prepare(
         names=np.zeros((len(widths), 2), np.int64),
     )
     given = Given(
-        buffer=raw.values.buffer,
+        buffer=decoded.cells.buffer,
         starts=decoded.value_starts[chosen.rows],
-        ends=raw.values.stops[chosen.rows],
+        ends=decoded.cells.stops[chosen.rows],
         owners=np.array([columns.address for columns in chosen.columns], np.int64),
     )
     prepare_examples(given, prepared)

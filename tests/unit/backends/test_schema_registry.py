@@ -19,7 +19,8 @@ from stream_app.records import Example, Mark, Prediction, Side
 from stream_app.serialization import codec
 from stream_app.serialization.avro import newest
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.wire_format import PUBLIC_TYPES, confluent, format_of, name_of
+from stream_app.serialization.public_types import PUBLIC_TYPES
+from stream_app.serialization.wire_format import confluent, format_of, name_of
 from tests.support.documents import ROOT, blocks
 from tests.support.formats.schema_registry import Registry, serving
 from tests.support.kafka.waiting import wait_until

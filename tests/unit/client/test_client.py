@@ -32,11 +32,17 @@ def test_the_client_decodes_every_published_version(file: Path) -> None:
         client.decode(value[:-1])
 
 
-@pytest.mark.parametrize("value", [b"", b"\xc3\x01", b'{"stream": "s"}', b"\0" * 40])
+@pytest.mark.parametrize("value", [b"", b"\xc3\x01", b'["stream"]', b"\0" * 40])
 def test_other_values_are_refused(value: bytes) -> None:
     """Garbage must not become a record."""
     with pytest.raises(WrongSchemaError):
         client.decode(value)
+
+
+def test_json_that_is_no_record_is_refused() -> None:
+    """The error names the field."""
+    with pytest.raises(UndecodableError, match="id"):
+        client.decode(b'{"stream": "s"}')
 
 
 def test_the_client_imports_neither_torch_nor_numba() -> None:

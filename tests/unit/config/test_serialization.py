@@ -38,7 +38,7 @@ def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> No
         ("wire_format: confluent, schema_registry: {url: 'http://h', max.retries: 9}", "serialization.schema_registry"),
         ("wire_format: confluent, schema_ids: {example.v1: [-1]}", "serialization.schema_ids.example.v1"),
         ("wire_format: confluent, schema_ids: {example.v1: []}", "serialization.schema_ids.example.v1"),
-        ("wire_format: json", "serialization.wire_format"),
+        ("wire_format: xml", "serialization.wire_format"),
     ],
 )
 def test_contradictory_settings_of_the_registry_are_refused(tmp_path: Path, text: str, setting: str) -> None:
