@@ -223,7 +223,7 @@ class TaskSettings(Settings):
     dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = _UNLIMITED_BYTES
     wire_format: WireFormatName
     schema_ids: SchemaIds
-    label_classes: LabelClasses = Field(default_factory=dict)
+    label_classes: LabelClasses
     streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings
 
