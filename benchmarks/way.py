@@ -214,6 +214,8 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
             "predicted_class": int(score > 0.5),
             "model_version": 0,
             "event_time_ms": 1,
+            "threshold_kind": "majority",
+            "threshold": None,
         }
         return write(prediction_schema, {**head, **rest})
 

@@ -76,6 +76,25 @@ class OutcomeKind(IntEnum):
     CORRECTION = 4
 
 
+class ThresholdKind(IntEnum):
+    """What decides the class of a prediction, in the order of the Avro enum.
+
+    Attributes:
+        MAJORITY: The class that the learner gives: its score is above 0.5; of an ensemble the class of most networks.
+        SCORE: The score is above a number.
+        PROBABILITY: The probability is above a number.
+    """
+
+    MAJORITY = 0
+    SCORE = 1
+    PROBABILITY = 2
+
+    @property
+    def text(self) -> str:
+        """The kind as settings and predictions spell it."""
+        return self.name.lower()
+
+
 class Reason(IntEnum):
     """The reason why a record became a dead letter."""
 
@@ -196,7 +215,8 @@ class Mark:
 class Prediction:
     """One learner's prediction of an example: `score` orders the examples, `probability` is what the score means.
 
-    `model_version` is the number of updates so far.
+    `model_version` is the number of updates so far. `threshold_kind` is what decided the class, a `ThresholdKind` in
+    small letters, and `threshold` the number that score or probability was compared with.
     """
 
     stream: str
@@ -208,6 +228,8 @@ class Prediction:
     predicted_class: int
     model_version: int
     event_time_ms: int
+    threshold_kind: str = "majority"
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from stream_app.record_columns import OutputRecords
 from stream_app.records import Header, Metric, Outcome, Prediction, Reason
 from stream_app.serialization import codec
 from stream_app.verify.output_checks import OutcomeHandler
+from stream_app.verify.reference_decisions import decision_faults
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Predicted, Record, Reported
 from tests.engine_oracle import EngineOracle, Memory
@@ -101,6 +102,7 @@ class SecondOpinion:
             if self._takes_one_step(event.stream, event.learner):
                 found = found._replace(updates=record.model_version)
             same("a prediction", found, event)
+            same("the decision", [*decision_faults(event, record)], [])
             same("a score between 0 and 1", 0 <= record.score <= 1, wanted=True)
             same("a probability between 0 and 1", 0 <= record.probability <= 1, wanted=True)
             self.predictions[event.offset, event.learner] = record

@@ -46,6 +46,7 @@ streams:
     learning_rate: 0.001
     l2: 0.01
     champion: areba       # the first champion; `areba promote` changes it
+    threshold: {score: 0.8}  # from when on the class is 1; by default `majority`; or probability: 0.3
     learners:             # settings for one learner
       areba: {budget: 20}
   forest:

@@ -11,6 +11,7 @@ May import `records` and `errors` only. Public: the names in `__all__`, and `col
 from stream_app.config.client_settings import REFUSED_SETTINGS
 from stream_app.config.column_settings import CategorySettings, ColumnSettings
 from stream_app.config.compatibility import Running, changes, must_restart
+from stream_app.config.decision_settings import ThresholdSettings, threshold_of
 from stream_app.config.learner_settings import METHODS, LearnerSettings, has_setting, is_own
 from stream_app.config.loading import DEFAULT, Effective, effective, load
 from stream_app.config.messages import or_nearest
@@ -52,6 +53,7 @@ __all__ = [
     "Running",
     "StreamSettings",
     "TaskSettings",
+    "ThresholdSettings",
     "Topics",
     "changes",
     "effective",
@@ -60,4 +62,5 @@ __all__ = [
     "load",
     "must_restart",
     "or_nearest",
+    "threshold_of",
 ]

@@ -109,9 +109,7 @@ def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> I
         fits = not now.features or new.features in (None, now.features)
         outcome = _HOLDS if fits else f"cannot be: its examples have {now.features} numbers. Use another stream name"
         yield _StreamChange(f"features: {old.features} -> {new.features}", outcome, not fits)
-    if new.champion not in {old.champion, now.champion}:
-        text = f"champion: {old.champion} -> {new.champion}"
-        yield _StreamChange(text, f"needs a mark: `areba promote STREAM {new.champion}`; set it back until then", True)
+    yield from _decision_changes(old, new, now)
     yield from _removals(old, new, now)
     if [name for name in old.learners if name in new.learners] != [
         name for name in new.learners if name in old.learners
@@ -126,6 +124,14 @@ def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> I
             if before.get(key) != after.get(key):
                 outcome = _HOLDS if _keeps_state(key) else _RESTARTS
                 yield _StreamChange(f"learners.{name}.{key}: {before.get(key)} -> {after.get(key)}", outcome, False)
+
+
+def _decision_changes(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
+    if new.champion not in {old.champion, now.champion}:
+        text = f"champion: {old.champion} -> {new.champion}"
+        yield _StreamChange(text, f"needs a mark: `areba promote STREAM {new.champion}`; set it back until then", True)
+    if old.threshold != new.threshold:
+        yield _StreamChange(f"threshold: {old.threshold} -> {new.threshold}", _HOLDS, False)
 
 
 def _removals(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:

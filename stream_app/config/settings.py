@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
 from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
+from stream_app.config.decision_settings import Threshold, ThresholdSettings
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
@@ -184,6 +185,7 @@ class _StreamOverrides(LearnerOverrides):
         columns: The columns of an example by name, instead of `features`: each is `number`, or a section.
         missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The first champion; None takes the first entry of `learners` in `Config`.
+        threshold: From when on an example is predicted as class 1.
         learners: Settings for one learner by its name; they override the settings of the stream.
     """
 
@@ -191,6 +193,7 @@ class _StreamOverrides(LearnerOverrides):
     columns: Columns = Field(default_factory=dict)
     missing_values: MissingValues = ()
     champion: LearnerName | None = None
+    threshold: Threshold = ThresholdSettings()
     learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
 
 
@@ -226,8 +229,8 @@ class Config(Settings):
         predictions: Whose predictions are published.
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
-        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, any setting
-            of a learner, and `learners` for settings of one learner.
+        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `threshold`, any
+            setting of a learner, and `learners` for settings of one learner.
     """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
@@ -328,6 +331,7 @@ class Config(Settings):
             columns=stream.columns,
             missing_values=stream.missing_values,
             champion=stream.champion or next(iter(self.learners)),
+            threshold=stream.threshold,
             learners=MappingProxyType(learners),
         )
 

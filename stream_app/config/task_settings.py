@@ -15,6 +15,7 @@ from stream_app.config.column_settings import (
     columns_from_list,
     width_of,
 )
+from stream_app.config.decision_settings import Threshold, ThresholdSettings
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.messages import first_line
 from stream_app.config.values import (
@@ -49,6 +50,7 @@ class StreamSettings(Settings):
         columns: The columns by name, in the order of their features; without any, examples have arrays of features.
         missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The learner whose predictions are the application's answers.
+        threshold: From when on an example is predicted as class 1.
         learners: Settings by name, in the configured order, which is also the order of the outputs.
     """
 
@@ -56,6 +58,7 @@ class StreamSettings(Settings):
     columns: Annotated[Columns, BeforeValidator(columns_from_list)] = Field(default_factory=dict)
     missing_values: MissingValues = ()
     champion: LearnerName
+    threshold: Threshold = ThresholdSettings()
     learners: Annotated[Frozen[LearnerName, LearnerSettings], BeforeValidator(_from_list)]
 
     @model_validator(mode="after")

@@ -28,6 +28,8 @@ class Counter(IntEnum):
         POSITIVES: Labels of class 1 as they first came.
         CORRECTED_POSITIVES: How many more labels of class 1 there are after the corrections.
         WAITING_BYTES: Bytes that the waiting labels would have as dead letters.
+        THRESHOLD_KIND: The `ThresholdKind` in force.
+        THRESHOLD: The number of the threshold in force, as the bits of a float64.
     """
 
     STREAM_TIME = 0
@@ -47,6 +49,8 @@ class Counter(IntEnum):
     POSITIVES = 14
     CORRECTED_POSITIVES = 15
     WAITING_BYTES = 16
+    THRESHOLD_KIND = 17
+    THRESHOLD = 18
 
 
 COUNTERS = len(Counter)

@@ -27,6 +27,7 @@ class JoinOutput(NamedTuple):
             labels, reports and amendments.
         bounds: int64 `[s + 1, OUTPUT_KINDS]`, these numbers before each stream, and at the end.
         champions: int32 `[s]`, the champion of each stream during the call, a number among the stream's learners.
+        thresholds: uint8 `[s]`, the `ThresholdKind` of each stream during the call.
         codes: uint8, the `Operation`.
         slots: int32, its slot; -1 at `Operation.REPORT`.
         classes: int8, its class; -1 at `Operation.PREDICT` and `Operation.REPORT`.
@@ -48,6 +49,7 @@ class JoinOutput(NamedTuple):
     counts: Longs
     bounds: Longs
     champions: Integers
+    thresholds: Bytes
     codes: Bytes
     slots: Integers
     classes: NDArray[np.int8]
@@ -79,6 +81,7 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         counts=np.zeros(OUTPUT_KINDS, np.int64),
         bounds=np.zeros((streams + 1, OUTPUT_KINDS), np.int64),
         champions=np.empty(streams, np.int32),
+        thresholds=np.empty(streams, np.uint8),
         codes=np.empty(operations, np.uint8),
         slots=np.empty(operations, np.int32),
         classes=np.empty(operations, np.int8),

@@ -145,6 +145,7 @@ def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOut
     """Apply the records of one segment; the segments before it have been run."""
     state = view_of(longs_at(segments.joins[segment]))
     out.champions[segment] = state.counters[Counter.CHAMPION]
+    out.thresholds[segment] = state.counters[Counter.THRESHOLD_KIND]
     for at in range(segments.starts[segment], segments.ends[segment]):
         apply_record(state, batch, segments.positions[at], out)
     if segments.advances[segment] != NO_LONG:
@@ -206,7 +207,8 @@ def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
 def keep_answers(join: int, segment: int, out: JoinOutput) -> None:
     """Keep what was predicted with the closed ids of one segment, and fill the answers of its amendments.
 
-    Call it only with corrections, and once for each segment, after all learners of the stream have answered.
+    Call it only with corrections, after all learners of the stream have answered, and again if a threshold has decided
+    other classes.
 
     Args:
         join: Address of the stream's descriptor.

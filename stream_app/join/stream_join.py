@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.arrays import Bytes
-from stream_app.config import JoinSettings
+from stream_app.config import JoinSettings, ThresholdSettings, threshold_of
 from stream_app.jit.columns import Rows, copy_rows
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.jit.memory import address_of, aligned_block, longs_at
@@ -20,6 +20,7 @@ from stream_app.join.constants import COUNTERS, EVALUATION_COLUMNS, SETTINGS, Co
 from stream_app.join.expiry_heaps import push_slot
 from stream_app.join.id_table import EMPTY_BUCKET, closed_reference, closed_row, hash_id, insert_reference
 from stream_app.join.layout import BLOCKS, JOIN_FIELDS, JoinField, view_of
+from stream_app.records import ThresholdKind
 
 HASH_KEY_BYTES = 16
 """Bytes of SipHash's key."""
@@ -98,6 +99,18 @@ class StreamJoin:
     @champion.setter
     def champion(self, index: int) -> None:
         self._counters[Counter.CHAMPION] = index
+
+    @property
+    def threshold(self) -> ThresholdSettings:
+        """The threshold that is in force from now on."""
+        kind = ThresholdKind(int(self._counters[Counter.THRESHOLD_KIND]))
+        value = float(self._counters[Counter.THRESHOLD : Counter.THRESHOLD + 1].view(np.float64)[0])
+        return threshold_of(kind.text, None if kind is ThresholdKind.MAJORITY else value)
+
+    @threshold.setter
+    def threshold(self, threshold: ThresholdSettings) -> None:
+        self._counters[Counter.THRESHOLD_KIND] = threshold.kind
+        self._counters[Counter.THRESHOLD : Counter.THRESHOLD + 1].view(np.float64)[0] = threshold.value or 0.0
 
     @property
     def sizes(self) -> _TableSizes:

@@ -60,7 +60,10 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
     for stream in streams:
         one, two = (settings.of_stream(stream.name) for settings in (before, after))
         origins = list(_origins(one, two))
-        _carry_over(stream, new.open(stream.name, two, stream.features), origins, after.join, same_detector)
+        opened = new.open(stream.name, two, stream.features)
+        _carry_over(stream, opened, origins, after.join, same_detector)
+        if one.threshold != two.threshold:  # otherwise a mark may have changed it
+            opened.join.threshold = two.threshold
     return new
 
 

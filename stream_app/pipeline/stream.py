@@ -106,6 +106,7 @@ class Stream:
         self.learners: tuple[Learner, ...] = ()
         self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
         self.join.champion = self.learner_names.index(settings.champion)
+        self.join.threshold = settings.threshold
         self.preparation = Preparation(settings) if settings.columns else None
         metrics = task.metrics
         factors, detector = metrics.fading_factors, metrics.change_detector

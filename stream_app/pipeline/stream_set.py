@@ -275,6 +275,8 @@ class Streams:
                 self._streams[which[segment]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
         fading = self._settings.metrics.prevalence_fading_factor
         calibrate(segments, np.ascontiguousarray(learners[:, :, CALIBRATION]), fading, out, answers)
+        if self._settings.join.corrections == "correct" and out.thresholds.any():
+            keep_answers(segments, out)  # again, since thresholds have decided
         return _Joined(which, learners, out, answers)
 
     def evaluate(self, result: _Joined, collector: Collector) -> None:

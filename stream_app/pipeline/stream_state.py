@@ -18,7 +18,7 @@ from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor
 from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import OpenMark, Stream
-from stream_app.records import ID_WORDS, Side
+from stream_app.records import ID_WORDS, Side, ThresholdKind
 from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
 
 _PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
@@ -50,6 +50,8 @@ KEPT_COUNTERS = (
     join.Counter.CHAMPION,
     join.Counter.POSITIVES,
     join.Counter.CORRECTED_POSITIVES,
+    join.Counter.THRESHOLD_KIND,
+    join.Counter.THRESHOLD,
 )
 """The counters that a snapshot has; the others count slots and buckets of the table."""
 
@@ -240,6 +242,7 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
     _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
     first, end = counter_of(core, join.Counter.CLOSED_FIRST), counter_of(core, join.Counter.CLOSED_NEXT)
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
+    _same("counters", core["counters"], counter_of(core, join.Counter.THRESHOLD_KIND) in {*ThresholdKind})
     bins = core["delays"]
     _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))
 

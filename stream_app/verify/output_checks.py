@@ -10,6 +10,7 @@ from stream_app.record_columns import event_time_ms
 from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
+from stream_app.verify.reference_decisions import decision_faults
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record
 from stream_app.verify.results import Code, Findings, StreamTotals
 
@@ -119,6 +120,7 @@ class PredictionHandler:
         event = expected.event
         self._count(found)
         wrong = [*_differences(event, found.content, ("stream", "id", "learner", "champion"))]
+        wrong += decision_faults(event, found.content)
         wrong += _envelope(expected.cause, event.stream, found)
         if wrong:
             text = f"{', '.join(wrong)}; it belongs to {self._of(event)}"

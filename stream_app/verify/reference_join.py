@@ -26,6 +26,7 @@ from stream_app.verify.reference_state import (
     Record,
     ReferenceStream,
     Waiting,
+    votes,
 )
 
 Known = TypeVar("Known", Waiting, Closed)
@@ -130,7 +131,9 @@ class ReferenceJoin:
 
     def open(self, name: str, settings: StreamSettings) -> ReferenceStream:
         """Begin a stream of which nothing is known."""
-        stream = ReferenceStream(name, settings.features, dict(settings.learners), settings.champion)
+        stream = ReferenceStream(
+            name, settings.features, dict(settings.learners), settings.champion, settings.threshold
+        )
         self.streams[name] = stream
         for learner in stream.learners:
             self.begin(stream, learner)
@@ -156,9 +159,11 @@ class ReferenceJoin:
 
     def reconfigure(self, settings: TaskSettings) -> None:
         """Continue under other settings; new learners, and learners of another kind under an old name, begin here."""
-        self.settings = settings
+        before, self.settings = self.settings, settings
         for stream in self.streams.values():
             stream.apply_bounds(settings.join)
+            if before.of_stream(stream.name).threshold != settings.of_stream(stream.name).threshold:
+                stream.threshold = settings.of_stream(stream.name).threshold
             for name in stream.replace_learners(settings.of_stream(stream.name).learners):
                 self.begin(stream, name)
 
@@ -193,11 +198,12 @@ class ReferenceJoin:
     def predict(self, stream: ReferenceStream, example: Example, offset: int) -> None:
         """Let every learner predict; a setting decides whether all predictions are published or the champion's."""
         stream.examples += 1
-        for learner in stream.learners:
+        for learner, settings in stream.learners.items():
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
                 cells = (learner, champion, stream.labelled - stream.begun[learner], offset)
-                self.events.append(Predicted(self.position, stream.name, example.id, *cells))
+                decided = (stream.threshold, votes(settings))
+                self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided))
 
     # Labels -----------------------------------------------------------------------------------------------------------
 

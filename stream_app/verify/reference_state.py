@@ -7,7 +7,7 @@ from hashlib import sha256
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from stream_app.config import JoinSettings, LearnerSettings
+from stream_app.config import METHOD_FACTS, JoinSettings, LearnerSettings, ThresholdSettings
 from stream_app.records import DEAD_LETTER_BYTES, Cause, Example, Header, Label, Mark, Reason, Side, stream_of_key
 
 Meaning: TypeAlias = Example | Label | Mark | Reason | None
@@ -44,7 +44,8 @@ class Predicted(NamedTuple):
     """A prediction that is published.
 
     `position` counts all records of the task in merge order; it is that of the record which causes the event, as in
-    all events. `updates` is the number of labels that the learner has seen, `offset` that of the example.
+    all events. `updates` is the number of labels that the learner has seen, `offset` that of the example. `votes` says
+    whether several networks vote for the class, so that it need not follow from the score.
     """
 
     position: int
@@ -54,6 +55,8 @@ class Predicted(NamedTuple):
     champion: bool
     updates: int
     offset: int
+    threshold: ThresholdSettings = ThresholdSettings()
+    votes: bool = False
 
 
 class ExpectedOutcome(NamedTuple):
@@ -206,6 +209,7 @@ class ReferenceStream:
     features: int | None
     learners: dict[str, LearnerSettings]
     champion: str
+    threshold: ThresholdSettings
     begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     time_ms: int = -1
     arrivals: int = 0
@@ -301,6 +305,12 @@ class ReferenceStream:
             champion = learner == self.champion
             held = (len(self.pending), len(self.waiting))
             yield Reported(position, self.name, learner, champion, updates, *counts, *held)
+
+
+def votes(learner: LearnerSettings) -> bool:
+    """Say whether several networks of a learner vote for the class."""
+    facts = METHOD_FACTS.get(learner.method)
+    return facts is not None and facts.predictor is None and facts.networks(learner) > 1
 
 
 def _shape(learner: LearnerSettings) -> dict[str, object]:

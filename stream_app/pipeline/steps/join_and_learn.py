@@ -33,7 +33,9 @@ class LearnerAnswers(NamedTuple):
     Attributes:
         scores: float32 `[n, m]`.
         probabilities: float32 `[n, m]`, filled by `calibrate` at `Operation.PREDICT`.
-        classes: int8 `[n, m]`.
+        classes: int8 `[n, m]`; `calibrate` decides them again if the stream has a threshold.
+        thresholds: float32 `[n, m]`, filled by `calibrate` at `Operation.PREDICT`: what score or probability was
+            compared with; NaN: the learner's own class counts.
         versions: int64 `[n, m]`.
         reports: float64 `[n, reports, REPORT_WIDTH]`.
         calibration_errors: float64 `[n, reports]`, filled by `calibrate`; NaN: not known.
@@ -42,6 +44,7 @@ class LearnerAnswers(NamedTuple):
     scores: Floats
     probabilities: Floats
     classes: NDArray[np.int8]
+    thresholds: Floats
     versions: Longs
     reports: NDArray[np.float64]
     calibration_errors: NDArray[np.float64]
@@ -53,6 +56,7 @@ def answers_of(learners: int, operations: int, reports: int) -> LearnerAnswers:
         scores=np.empty((learners, operations), np.float32),
         probabilities=np.empty((learners, operations), np.float32),
         classes=np.empty((learners, operations), np.int8),
+        thresholds=np.empty((learners, operations), np.float32),
         versions=np.empty((learners, operations), np.int64),
         reports=np.zeros((learners, reports, REPORT_WIDTH)),
         calibration_errors=np.full((learners, reports), np.nan),

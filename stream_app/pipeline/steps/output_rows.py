@@ -108,6 +108,8 @@ def _put_predictions(
             cells["probability"] = answers.probabilities[learner, k]
             cells["predicted_class"] = answers.classes[learner, k]
             cells["model_version"] = answers.versions[learner, k]
+            cells["threshold_kind"] = out.thresholds[segment]
+            cells["threshold"] = answers.thresholds[learner, k]
             row += 1
 
 

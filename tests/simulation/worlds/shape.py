@@ -51,6 +51,7 @@ class Choice(NamedTuple):
     room: int
     is_confluent: bool
     fading_factors: tuple[float, ...]
+    thresholds: int
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
@@ -114,6 +115,15 @@ ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_0
 FADING_FACTORS = ((0.99,), (0.99,), (0.99,), (0.9, 1.0))
 """Windows of metrics: one as by default, or two."""
 
+THRESHOLDS: Sequence[tuple[Any, Any]] = (
+    ("majority", "majority"),
+    ("majority", "majority"),
+    ({"score": 0.45}, {"score": 0.45}),
+    ({"probability": 0.3}, "majority"),
+    ("majority", {"score": 0.55}),
+)
+"""Thresholds of the first stream, before and after a change of the deployment."""
+
 SNAPSHOTS_MS = (0, 1, 2_000)
 """Intervals of snapshots: one is always under way; after any work that took time; only at a clean stop."""
 
@@ -137,6 +147,8 @@ def make_configuration(choice: Choice, late: bool) -> Config:
     streams: dict[str, Any] = {
         name: {"features": features} if features else WITH_COLUMNS for name, features in choice.streams
     }
+    for name, _ in choice.streams[:1]:
+        streams[name] = {**streams[name], "threshold": THRESHOLDS[choice.thresholds][late]}
     change = CHANGES[choice.change] if late else {}
     names = {**streams, **change.get("streams", {})}
     data: dict[str, Any] = {
@@ -244,6 +256,7 @@ def draw_shape(seed: int) -> Shape:
             room,
             is_confluent,
             Random(f"{seed}/windows").choice(FADING_FACTORS),
+            Random(f"{seed}/thresholds").randrange(len(THRESHOLDS)),
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_app.arrays import pack_id
 from stream_app.record_columns import NO_OUTCOME, PREDICTION_ROW, BinaryColumn, Rows
-from stream_app.records import Outcome, OutcomeKind, Prediction
+from stream_app.records import Outcome, OutcomeKind, Prediction, ThresholdKind
 from stream_app.serialization.encode import encode_rows
 from stream_app.serialization.names import NameList, Names
 from stream_app.serialization.wire_format import WireFormat
@@ -23,6 +23,7 @@ def _fill(rows: Rows, records: Sequence[Prediction | Outcome]) -> Names:
         "learner": names.learners.index,
         "id": pack_id,
         "outcome": lambda kind: OutcomeKind[kind.upper()],
+        "threshold_kind": lambda kind: ThresholdKind[kind.upper()],
     }
     for row, record in zip(rows, records, strict=True):
         for field in fields(record):
@@ -35,6 +36,7 @@ def _fill(rows: Rows, records: Sequence[Prediction | Outcome]) -> Names:
 def encode_predictions(records: Sequence[Prediction], wire_format: WireFormat | None = None) -> BinaryColumn:
     """Write the records as the worker writes them."""
     rows = np.zeros(len(records), PREDICTION_ROW)
+    rows["threshold"] = np.nan
     return encode_rows(Prediction, rows, _fill(rows, records), wire_format)
 
 

@@ -1,0 +1,31 @@
+"""What `areba verify` expects of the class of a prediction: it follows from score, probability and threshold."""
+
+import struct
+from collections.abc import Iterator
+
+from stream_app.records import Prediction, ThresholdKind
+from stream_app.verify.reference_state import Predicted
+
+
+def decision_faults(event: Predicted, found: Prediction) -> Iterator[str]:
+    """Say what is wrong with threshold and class of a prediction."""
+    wanted = event.threshold
+    if found.threshold_kind != wanted.kind.text:
+        yield f"threshold_kind is {found.threshold_kind}, must be {wanted.kind.text}"
+        return
+    number = None if wanted.value is None else as_float32(wanted.value)
+    if found.threshold != number:
+        yield f"threshold is {found.threshold}, must be {number}"
+    if event.votes and number is None:
+        return  # no record says how the networks voted
+    compared = found.probability if wanted.kind is ThresholdKind.PROBABILITY else found.score
+    limit = 0.5 if number is None else number
+    if found.predicted_class != int(compared > limit):
+        says = f"{found.predicted_class}, but {compared} is {'' if compared > limit else 'not '}above {limit}"
+        yield f"predicted_class is {says}"
+
+
+def as_float32(number: float) -> float:
+    """Return the float32 that is nearest to a number."""
+    rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    return rounded
