@@ -217,7 +217,8 @@ def test_the_bytes_of_outputs() -> None:
         assert [codec.decode_one(value or b"", JSON) for value in values] == records
     assert codec.encode(PREDICTIONS[0], JSON).decode() == (
         '{"stream":"größe","id":"a","learner":"areba","champion":true,"score":0.1,"probability":1e-30,'
-        '"predicted_class":1,"model_version":12,"event_time_ms":1700000000000}'
+        '"predicted_class":1,"model_version":12,"event_time_ms":1700000000000,'
+        '"threshold_kind":"majority","threshold":null}'
     )
 
 
