@@ -19,6 +19,7 @@ from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
     JoinSettings,
+    LabelClasses,
     LimitSettings,
     MetricSettings,
     Predictions,
@@ -102,6 +103,7 @@ class SerializationSettings(Settings):
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
         schema_ids: For `confluent`, the schema ids by names such as `example.v1`, instead of asking the registry for
             them at start.
+        label_classes: For `json`, what labels mean that are text: `{fraud: 1, genuine: 0}`.
     """
 
     wire_format: WireFormatName = "avro_single_object"
@@ -109,6 +111,7 @@ class SerializationSettings(Settings):
         default_factory=dict
     )
     schema_ids: SchemaIds = Field(default_factory=dict)
+    label_classes: LabelClasses = Field(default_factory=dict)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from redact(self.model_dump()).items()
@@ -305,6 +308,7 @@ class Config(Settings):
             predictions=self.predictions,
             wire_format=self.serialization.wire_format,
             schema_ids=self.serialization.schema_ids,
+            label_classes=self.serialization.label_classes,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
             default_stream=self._resolved(_StreamOverrides()),
         )
@@ -336,6 +340,8 @@ def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflic
     if serialization.wire_format == "json" and find_spec("msgspec") is None:
         text = "json needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
         yield _Conflict(("serialization", "wire_format"), text)
+    if serialization.label_classes and serialization.wire_format != "json":
+        yield _Conflict(("serialization", "label_classes"), "has no effect without wire_format: json")
     is_confluent = serialization.wire_format == "confluent"
     has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
     if is_confluent and not (has_url or has_ids):

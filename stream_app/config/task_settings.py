@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_serializer, model_validator
 
 from stream_app.config.column_settings import (
     Columns,
@@ -187,6 +187,11 @@ SchemaIds: TypeAlias = Annotated[
     Frozen[str, Annotated[tuple[_SchemaId, ...], Field(min_length=1, max_length=1_000)]], Change.TAKEN_OVER
 ]
 
+_LabelText: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+LabelClasses: TypeAlias = Annotated[
+    Frozen[_LabelText, Annotated[Integer, Field(ge=0, le=1)]], Field(max_length=1_000), Change.TAKEN_OVER
+]
+
 _UNLIMITED_BYTES = 2**31 - 1
 """Stands for no limit: a batch in Kafka's protocol is never larger."""
 
@@ -207,6 +212,7 @@ class TaskSettings(Settings):
             reads the topic's `max.message.bytes` (see `stream_app.serialization.left_out`).
         wire_format: How input and output values begin (see `stream_app.serialization.wire_format`).
         schema_ids: The ids of each schema in the registry, by names such as `example.v1`; the first one is written.
+        label_classes: What texts of labels mean.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
     """
@@ -220,6 +226,7 @@ class TaskSettings(Settings):
     dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = _UNLIMITED_BYTES
     wire_format: WireFormatName
     schema_ids: SchemaIds
+    label_classes: LabelClasses
     streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings
 

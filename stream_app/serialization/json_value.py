@@ -154,6 +154,12 @@ def _class_of(label: object, label_classes: Mapping[str, int]) -> object:
     return label_classes.get(label, BAD_CLASS) if isinstance(label, str) else label
 
 
+def label_fault(value: bytes) -> str:
+    """Return what is wrong with the text of a label that means no class; an empty text if the label is no text."""
+    label = _parsed(value)["label"]
+    return f"label {_shown(label)} is not in serialization.label_classes" if isinstance(label, str) else ""
+
+
 def _checked_fields(record: Any, types: Mapping[str, Any], found: dict[str, Any], what: str) -> dict[str, Any]:  # noqa: ANN401  (a class)
     """Return the fields of a record with values of their types; those that are left out have their defaults."""
     for name in found:

@@ -22,7 +22,7 @@ from stream_app.arrays import Bytes, Words
 from stream_app.errors import ConfigurationError, UndecodableError, WrongSchemaError
 from stream_app.records import Example, Kind, Label, Mark, Reason, Side
 from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
-from stream_app.serialization.json_value import read_json
+from stream_app.serialization.json_value import BAD_CLASS, label_fault, read_json
 from stream_app.serialization.public_types import INPUT_TYPES
 
 CONFLUENT_MAGIC = b"\x00"
@@ -36,7 +36,7 @@ _MAX_NEW_IDS = 100
 """Schema ids that are looked up for one batch: a producer of garbage must not keep a worker busy with lookups."""
 
 
-_FAULTS_OF_JSON = (Reason.UNDECODABLE, Reason.WRONG_SCHEMA)
+_FAULTS_OF_JSON = (Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.BAD_LABEL)
 
 
 class _FormatSettings(Protocol):
@@ -49,6 +49,10 @@ class _FormatSettings(Protocol):
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
         """The schema ids of each schema, by names such as `example.v1`; values are written with the first id."""
+
+    @property
+    def label_classes(self) -> Mapping[str, int]:
+        """What texts of labels mean."""
 
 
 class HeaderTable(NamedTuple):
@@ -80,10 +84,10 @@ class JsonForm:
     def fault(self, value: bytes, side: Side) -> str:
         """Return what is wrong with an input value; an empty text if it can be read."""
         try:
-            read_json(value, INPUT_TYPES[side], self.label_classes)
+            record = read_json(value, INPUT_TYPES[side], self.label_classes)
         except (UndecodableError, WrongSchemaError) as error:
             return str(error)
-        return ""
+        return label_fault(value) if isinstance(record, Label) and record.label == BAD_CLASS else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,7 +206,7 @@ def format_of(settings: _FormatSettings) -> WireFormat:
         ConfigurationError: `schema_ids` names a schema that this version does not have, or has an id twice.
     """
     if settings.wire_format == "json":
-        return json_format()
+        return json_format(JsonForm(settings.label_classes))
     if settings.wire_format != "confluent":
         return single_object()
     return confluent(settings.schema_ids)

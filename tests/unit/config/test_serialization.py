@@ -39,6 +39,9 @@ def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> No
         ("wire_format: confluent, schema_ids: {example.v1: [-1]}", "serialization.schema_ids.example.v1"),
         ("wire_format: confluent, schema_ids: {example.v1: []}", "serialization.schema_ids.example.v1"),
         ("wire_format: xml", "serialization.wire_format"),
+        ("label_classes: {fraud: 1}", "serialization.label_classes"),
+        ("wire_format: json, label_classes: {fraud: 2}", "serialization.label_classes.fraud"),
+        ("wire_format: json, label_classes: {yes: 1}", "serialization.label_classes"),
     ],
 )
 def test_contradictory_settings_of_the_registry_are_refused(tmp_path: Path, text: str, setting: str) -> None:
@@ -63,6 +66,14 @@ def test_schema_ids_may_be_added_and_not_changed() -> None:
     assert len(changes(one, swapped, {}).refused) == 2
     for pair in ((single, one), (one, single)):
         assert any("wire_format" in line for line in changes(*pair, {}).refused)
+
+
+def test_texts_of_labels_may_change() -> None:
+    """A sender has a new word for a class; the earlier labels keep their meaning."""
+    one = _settings(wire_format="json", label_classes={"fraud": 1})
+    two = _settings(wire_format="json", label_classes={"fraud": 1, "genuine": 0})
+    found = changes(one, two, {})
+    assert (len(found.taken_over), found.refused) == (1, ())
 
 
 def test_accepted_numbers_are_kept_in_one_order() -> None:

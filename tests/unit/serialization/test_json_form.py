@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
@@ -32,10 +32,12 @@ from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples, encode_labels
 from stream_app.serialization.json_value import read_json
 from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES
+from stream_app.serialization.wire_format import JsonForm, json_format
 from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.json_values import JSON, LIMITS, check_batch, damaged, good_values
 
 EXAMPLE = '{"stream":"s","id":"a",%s}'
+WORDS = replace(LIMITS, wire_format=json_format(JsonForm({"fraud": 1, "genuine": 0, "un:usual": 1})))
 DEEP = '{"x":' * 100_000
 
 REFUSED = [
@@ -84,7 +86,7 @@ REFUSED = [
 REFUSED_LABELS = [
     ("2", Reason.BAD_LABEL, ""),
     ("-1", Reason.BAD_LABEL, ""),
-    ('"yes"', Reason.BAD_LABEL, ""),
+    ('"yes"', Reason.BAD_LABEL, 'label "yes" is not in serialization.label_classes'),
     ("0.98", Reason.UNDECODABLE, 'field "label" is not a whole number'),
     ("null", Reason.UNDECODABLE, 'field "label" is not a whole number'),
     ("1e400", Reason.UNDECODABLE, 'field "label" is not a whole number'),
@@ -127,6 +129,26 @@ def test_a_class_is_a_number_or_a_boolean(label: str, expected: int) -> None:
     value = (EXAMPLE % f'"label":{label}').encode()
     assert check_batch([value], Side.LABELS) == [None]
     assert codec.decode_one(value, JSON) == Label("s", "a", expected)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [('"fraud"', 1), ('"genuine"', 0), ('"un:usual"', 1), ('"fr\\u0061ud"', 1), ("true", 1), ("0", 0)],
+)
+def test_the_configuration_says_what_texts_of_labels_mean(label: str, expected: int) -> None:
+    """People have words for their classes, and numbers beside them."""
+    value = (EXAMPLE % f'"label":{label}').encode()
+    assert check_batch([value], Side.LABELS, WORDS) == [None]
+    assert codec.decode_one(value, WORDS.wire_format) == Label("s", "a", expected)
+
+
+@pytest.mark.parametrize("label", ['"Fraud"', '""', '"1"', '"true"'])
+def test_a_text_without_a_meaning_is_no_class(label: str) -> None:
+    """It must not be learned as class 0; the dead letter shows the text."""
+    value = (EXAMPLE % f'"label":{label}').encode()
+    assert check_batch([value], Side.LABELS, WORDS) == [Reason.BAD_LABEL]
+    said = WORDS.wire_format.fault(Reason.BAD_LABEL, value, Side.LABELS)
+    assert said == f"label {label} is not in serialization.label_classes"
 
 
 def test_a_missing_label_is_no_example() -> None:

@@ -61,6 +61,26 @@ def test_a_restore_continues_with_the_same_bytes() -> None:
         json.loads(value)
 
 
+def test_a_new_word_for_a_class_is_taken_over() -> None:
+    """The change is recorded, so `areba verify` reads earlier labels without it, and later ones with it."""
+    world = _world()
+    world.put("examples", 0, b"s0", b'{"stream":"s0","id":"x","features":[1]}', 1)
+    value = b'{"stream":"s0","id":"x","label":"fraud"}'
+    world.put("labels", 0, b"s0", value, 2)
+    member = started(world.worker())
+    take_turns(member, until=lambda: bool(member.tasks) and member.tasks[0].offsets == (1, 1))
+    world.put("labels", 0, b"s0", value, 3)
+    changed = make_config(serialization={**SECTION, "label_classes": {"fraud": 1}})
+    again = started(world.worker(changed))
+    take_turns(again, until=lambda: bool(again.tasks) and again.tasks[0].offsets == (1, 2))
+    (letter,) = world.rows("dead-letters", 0)
+    message = dict(letter[3])["__connect.errors.exception.message"].decode()
+    assert message.endswith('bad-label, label "fraud" is not in serialization.label_classes')
+    outcomes = [json.loads(value) for _, value, _, _ in world.rows("outcomes", 0)]
+    assert [(one["outcome"], one["label"]) for one in outcomes] == [("joined", 1)]
+    assert verify(world.cluster, changed).ok
+
+
 def test_another_form_is_refused() -> None:
     """A subscriber would meet JSON in the middle of a topic of Avro."""
     world = World()
