@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parents[2] / "golden"
 TOPICS = ("examples", "labels")
 
 EXPECTED = {
-    1: "fa8349058222294dd39516e92161b77189cc19541c0db518fa0131d7b01fdcb4cc46ab78e74b62cf",
+    1: "1ce9c36086658ce37058dcafba253bcc8dee7a4756deec136172c90030247414cc46ab78e74b62cf",
 }
 """The digest of the outputs for 60 more records of each side, by format."""
 
