@@ -257,8 +257,10 @@ def _comments(found: Description, stream: str, now_ms: int) -> Iterator[str]:
     yield "; ".join(f"{name}: {found.classes[key]:,} ({found.classes[key] / total:.2%})" for key, name in counts)
     if found.first_ms is not None:
         yield from _time_comments(found, found.first_ms, now_ms)
-    yield from found.hints
     yield f"the file is sent by: areba-replay run {found.command} -c my.yaml --stream {shlex.quote(stream)}"
+    if found.hints:
+        yield "options that may be missing; with them, describe the file again:"
+        yield from (f"  {hint}" for hint in found.hints)
     yield ""
 
 

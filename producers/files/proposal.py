@@ -132,7 +132,8 @@ def _reason_to_leave_out(column: ColumnFigures) -> str:
     if column.kind is Kind.TIME:
         return "times are no features; a column with the hour or the weekday would be one"
     if column.kind is Kind.TEXT and present >= _ID_ROWS and different > present / 2:
-        return f"nearly all texts are different ({different:,} in {present:,} cells), as of ids or free text"
+        counts = f"{'more than ' * column.is_cut}{different:,} in {present:,} cells"
+        return f"nearly all texts are different ({counts}), as of ids or free text"
     return ""
 
 

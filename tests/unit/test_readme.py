@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from statistics import median
 
@@ -23,6 +24,13 @@ def test_the_readme_is_short() -> None:
     """A stranger decides within a minute; longer explanations belong in docs. Programs do not count."""
     text = re.sub(r"^```\w*\n.*?^```\n", "", README, flags=re.MULTILINE | re.DOTALL)
     assert len(text.splitlines()) <= MAX_LINES
+
+
+def test_the_extras_that_are_installed_are_there() -> None:
+    """Pip only warns of an extra that does not exist, and the first command of areba would fail."""
+    (extras,) = re.findall(r"^pip install .* -e '\.\[(.*)\]'$", README, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
 def test_the_readmes_configuration_is_valid(tmp_path: Path) -> None:

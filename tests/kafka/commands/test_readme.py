@@ -75,9 +75,9 @@ def _run(parts: list[str], folder: Path) -> str:
 def test_own_data_runs_as_printed(tmp_path: Path) -> None:
     """A newcomer who copies each line gets figures, alerts, a reason and a clean verification."""
     install, describe, printed, *rest = script(FIRST_PAGE, FIRST_SECTION)
-    make, activate, start = install.splitlines(keepends=True)
-    assert make.startswith("make setup")
-    assert activate == ". .venv/bin/activate\n"
+    *_, requirement, compile_, start = install.splitlines(keepends=True)
+    assert requirement.startswith("pip install -c requirements.txt -e ")
+    assert compile_.startswith("areba compile ")
     send, look, stop = rest
     write_payments(tmp_path / "payments.csv", PAYMENTS)
     output = _run([start, describe, "cp my.yaml described.yaml", send, WAIT, look, stop], tmp_path)

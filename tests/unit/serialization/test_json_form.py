@@ -228,8 +228,8 @@ PREDICTIONS = [
     Prediction("s", '"\\\n', "b", False, 0.0, 1.0, 0, 0, 0),
 ]
 OUTCOMES = [
-    Outcome("s", "a", "joined", 1, "areba", float(np.float32(0.7)), 0.25, -5, 3, 4, 17),
-    Outcome("s", "b", "unlabelled", None, None, None, None, None, 9, None, 18),
+    Outcome("s", "a", "joined", 1, "areba", float(np.float32(0.7)), 0.25, 1, -5, 3, 4, 17),
+    Outcome("s", "b", "unlabelled", None, None, None, None, None, None, 9, None, 18),
 ]
 
 
@@ -276,7 +276,7 @@ def test_the_largest_outputs_have_their_room() -> None:
     id_, time_ms = "\x01" * 64, -(2**63)
     number = float(np.float32(-1.1754944e-38))
     prediction = Prediction("s", id_, "l", False, number, number, -(2**31), time_ms, time_ms)
-    outcome = Outcome("s", id_, "unlabelled", -(2**31), "l", number, number, *[time_ms] * 4)
+    outcome = Outcome("s", id_, "unlabelled", -(2**31), "l", number, number, -(2**31), *[time_ms] * 4)
     for record in (prediction, outcome):
         assert len(codec.encode(record, JSON)) <= JSON_NUMBERS_BYTES
     widest = -2.2250738585072014e-308

@@ -92,7 +92,7 @@ def test_a_file_without_options_is_described(tmp_path: Path) -> None:
     assert "# day     time        0.00%\n" in output
     assert "# n       empty     100.00%\n" in output
     assert "no column of labels (--label)" in output
-    assert "# --time may be, and --label-time: day\n" in output
+    assert "#   --time may be, and --label-time: day\n" in output
     assert "join" not in yaml.safe_load(output)
 
 

@@ -131,4 +131,4 @@ def test_labels_times_and_ids_that_no_option_names_are_suggested(tmp_path: Path)
     )
     output = CliRunner().invoke(cli.main, ["describe", str(path)]).stdout
     for line in ("--time may be, and --label-time: at", "--label may be fraud, --positive ja", "--id may be id"):
-        assert f"# {line}\n" in output
+        assert f"#   {line}\n" in output
