@@ -225,7 +225,15 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
         model.learn(features, record["label"])
         head = {"stream": record["stream"], "id": record["id"], "outcome": "joined", "label": record["label"]}
         offsets = {"example_offset": 1, "label_offset": 1}
-        rest = {"learner": "areba", "score": score, "probability": score, "delay_ms": 1, **offsets, "event_time_ms": 1}
+        rest = {
+            "learner": "areba",
+            "score": score,
+            "probability": score,
+            "predicted_class": 0,
+            "delay_ms": 1,
+            **offsets,
+            "event_time_ms": 1,
+        }
         return write(outcome_schema, {**head, **rest})
 
     def run() -> int:

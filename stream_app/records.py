@@ -236,8 +236,8 @@ class Prediction:
 class Outcome:
     """How an example was closed, or that a record was a duplicate; fields that do not apply are None.
 
-    `learner`, `score` and `probability` belong to the champion's prediction. `delay_ms` is the label's time minus the
-    example's. The offsets belong to the input records that this outcome settles.
+    `learner`, `score`, `probability` and `predicted_class` belong to the champion's prediction. `delay_ms` is the
+    label's time minus the example's. The offsets belong to the input records that this outcome settles.
     """
 
     stream: str
@@ -247,6 +247,7 @@ class Outcome:
     learner: str | None
     score: float | None
     probability: float | None
+    predicted_class: int | None
     delay_ms: int | None
     example_offset: int | None
     label_offset: int | None

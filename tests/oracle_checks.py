@@ -10,7 +10,7 @@ from stream_app.config import TaskSettings
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Header, Metric, Outcome, Prediction, Reason
 from stream_app.serialization import codec
-from stream_app.verify.output_checks import OutcomeHandler
+from stream_app.verify.output_checks import CHAMPION_FIELDS, OutcomeHandler
 from stream_app.verify.reference_decisions import decision_faults
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Predicted, Record, Reported
@@ -112,13 +112,12 @@ class SecondOpinion:
         """Compare how each example and repeat ended; scores and probabilities are those of the arrival."""
         same("outcomes", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):
-            score = probability = None
+            answers: dict[str, Any] = dict.fromkeys(CHAMPION_FIELDS)
             if event.learner is not None and event.example_offset is not None:
                 prediction = self.predictions[event.example_offset, event.learner]
-                score, probability = prediction.score, prediction.probability
+                answers = {name: getattr(prediction, name) for name in CHAMPION_FIELDS}
             found = _decoded(Outcome, row)
             settled = {name: getattr(event, name) for name in OutcomeHandler.FIELDS}
-            answers: dict[str, Any] = {"score": score, "probability": probability}
             expected = Outcome(**settled, **answers, event_time_ms=found.event_time_ms)
             same("an outcome", found, expected)
             self._check_envelope(row, event.stream, event.position, found.event_time_ms)

@@ -68,6 +68,11 @@ def details(model: DashboardModel, figures: StreamFigures, colours: LearnerColou
             ],
             "course": _curve(STREAM_COLUMNS, history.course),
             "work": _curve(WORK_COLUMNS, history.work),
+            "decisions": {
+                "alerts": [one._asdict() for one in history.decisions.alerts()],
+                "missed": [one._asdict() for one in history.decisions.missed()],
+                "reliability": [group._asdict() for group in history.decisions.reliability()],
+            },
             "marks": [mark._asdict() for mark in history.marks],
             "drifts": [drift._asdict() for drift in history.drifts],
             "reasons": dict(history.reasons.most_common()),

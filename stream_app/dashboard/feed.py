@@ -21,7 +21,13 @@ from stream_app.monitor.watcher import TAILS, Watcher
 
 logger = logging.getLogger("areba.dashboard")
 
-_HISTORY: Mapping[str, int] = {**TAILS, "metrics": 50_000, "dead_letters": 20_000}
+_HISTORY: Mapping[str, int] = {
+    **TAILS,
+    "predictions": 5_000,
+    "outcomes": 5_000,
+    "metrics": 50_000,
+    "dead_letters": 20_000,
+}
 """Records at the end of each partition that are read first: for the metrics, a second or two of work."""
 
 _UPDATE_S = 1.0

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from stream_app.dashboard.decisions import StreamDecisions
 from stream_app.dashboard.series import Series
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.model import MAX_REASONS, LiveModel
-from stream_app.records import Act, Commit, Metric
+from stream_app.records import Act, Commit, Metric, Outcome, Prediction
 
 MAX_POINTS = 300
 """Rows of a curve; a chart on a usual screen is about 600 pixels wide."""
@@ -71,6 +72,7 @@ class _StreamHistory:
         reached: Examples and event time of the champion's newest metric; None before the first.
         reasons: Dead letters by reason.
         changes: Changes of each learner at its newest metric.
+        decisions: Predictions of the champion to look at, and what its probabilities have meant.
         is_cut: Whether a learner has no curve because there are too many.
     """
 
@@ -82,6 +84,7 @@ class _StreamHistory:
     reached: tuple[int, int] | None = None
     reasons: Counter[str] = field(default_factory=Counter)
     changes: dict[str, int] = field(default_factory=dict)
+    decisions: StreamDecisions = field(default_factory=StreamDecisions)
     is_cut: bool = False
 
 
@@ -156,6 +159,18 @@ class DashboardModel(LiveModel):
         for name in [name for name in history.learners if name not in known]:
             del history.learners[name], history.changes[name]
             self._curves -= 1
+
+    def add_prediction(self, prediction: Prediction, task: int) -> None:
+        """Add a prediction to the figures and to the predictions to look at."""
+        super().add_prediction(prediction, task)
+        if prediction.stream in self._streams:
+            self._histories.setdefault(prediction.stream, _StreamHistory()).decisions.add_prediction(prediction)
+
+    def add_outcome(self, outcome: Outcome, task: int) -> None:
+        """Add an outcome to the figures and to the predictions to look at."""
+        super().add_outcome(outcome, task)
+        if outcome.stream in self._streams:
+            self._histories.setdefault(outcome.stream, _StreamHistory()).decisions.add_outcome(outcome)
 
     def add_dead_letter(self, stream: str, reason: str, task: int) -> None:
         """Add a dead letter to the figures, and count its reason."""

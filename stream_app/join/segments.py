@@ -46,6 +46,7 @@ from stream_app.join.layout import (
 from stream_app.join.output import JoinOutput, add_report
 from stream_app.join.rules import apply_record
 from stream_app.join.score_bins import WORDS, packed_bin
+from stream_app.record_columns import NO_INTEGER
 from stream_app.records import ID_WORDS
 
 # Before a call --------------------------------------------------------------------------------------------------------
@@ -183,7 +184,9 @@ def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
 
 @inlined_without_refcounts
 def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
-    """Fill `learner`, `score` and `probability` of the outcomes of one segment, once these are known.
+    """Fill what the outcomes of one segment repeat of their predictions, once these are known.
+
+    These are the columns `learner`, `score`, `probability` and `predicted_class`.
 
     Args:
         join: Address of the stream's descriptor.
@@ -194,13 +197,16 @@ def complete_outcomes(join: int, segment: int, out: JoinOutput) -> None:
     for row in range(out.bounds[segment, OutputKind.OUTCOMES], out.bounds[segment + 1, OutputKind.OUTCOMES]):
         slot, learner = out.outcome_slots[row], -1
         score = probability = np.float32(np.nan)
+        predicted_class = NO_INTEGER
         if slot >= 0:
             learner = state.champions[slot]
             score = state.scores[learner, slot]
             probability = state.probabilities[learner, slot]
+            predicted_class = state.classes[learner, slot]
         out.outcomes[row]["learner"] = learner
         out.outcomes[row]["score"] = score
         out.outcomes[row]["probability"] = probability
+        out.outcomes[row]["predicted_class"] = predicted_class
 
 
 @inlined_without_refcounts

@@ -42,6 +42,7 @@ class Leftovers(NamedTuple):
         champions: int32 `[k]`, index into `learners`: the champion when the example was predicted.
         scores: float32 `[k]`, the champion's score.
         probabilities: float32 `[k]`, the champion's probability.
+        classes: int8 `[k]`, the champion's class.
         labels: The waiting labels, as they came.
     """
 
@@ -52,6 +53,7 @@ class Leftovers(NamedTuple):
     champions: Integers
     scores: Floats
     probabilities: Floats
+    classes: NDArray[np.int8]
     labels: Sequence[OriginalRecord]
 
     @property
@@ -85,6 +87,7 @@ class Leftovers(NamedTuple):
             champions,
             state["scores"][champions, pending],
             state["probabilities"][champions, pending],
+            state["classes"][champions, pending],
             [stream.waiting[slot] for slot in slots(SlotState.WAITING).tolist()],
         )
 
@@ -108,6 +111,7 @@ def close(left: Leftovers, names: _NameNumbers, collector: Collector, position: 
     rows["learner"] = numbers[left.champions]
     rows["score"] = left.scores
     rows["probability"] = left.probabilities
+    rows["predicted_class"] = left.classes
     rows["example_offset"] = left.offsets
     collector.outcomes(rows)
     for label in left.labels:

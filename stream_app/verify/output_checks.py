@@ -64,8 +64,12 @@ class Context:
         return f"{self.names.inputs[side]}[{self.partition}] offset {offset}"
 
 
+CHAMPION_FIELDS = ("score", "probability", "predicted_class")
+"""Fields of an outcome that are those of the champion's prediction."""
+
+
 class ChampionScores:
-    """Scores and probabilities of champions, by offset of the example, until the outcomes that repeat them came."""
+    """Answers of champions, by offset of the example, until the outcomes that repeat them came."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -91,7 +95,7 @@ class ChampionScores:
     def _compare(self, predicted: Output[Prediction], outcome: Output[Outcome]) -> None:
         context = self._context
         where = f"{context.names.predictions}[{context.partition}] offset {predicted.offset}"
-        for name in ("score", "probability"):
+        for name in CHAMPION_FIELDS:
             found, expected = getattr(outcome.content, name), getattr(predicted.content, name)
             if found != expected:
                 example = f"(stream {outcome.content.stream}, id {outcome.content.id})"
@@ -184,7 +188,7 @@ class OutcomeHandler:
         self._count(found)
         wrong = [*_differences(event, found.content, self.FIELDS), *_envelope(expected.cause, event.stream, found)]
         if event.learner is None:
-            answers = {name: getattr(found.content, name) for name in ("score", "probability")}
+            answers = {name: getattr(found.content, name) for name in CHAMPION_FIELDS}
             wrong += [f"{name} is {number}, must be None" for name, number in answers.items() if number is not None]
         if wrong:
             text = f"{', '.join(wrong)} (stream {event.stream}, id {event.id})"

@@ -12,9 +12,10 @@ import pytest
 
 from stream_app.backends.clock import SystemClock
 from stream_app.dashboard import model as module
+from stream_app.dashboard.decisions import MAX_SHOWN
 from stream_app.dashboard.feed import Feed
 from stream_app.dashboard.server import listen, server
-from stream_app.records import Example, Label, Metric
+from stream_app.records import Example, Label, Metric, Outcome
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.worker.worker import Worker
 from tests.support.world import World, make_config, started
@@ -95,6 +96,19 @@ def _expected(world: World) -> dict[str, list[str]]:
     }
 
 
+def _names_alerts(page: "Page", world: World) -> None:
+    """Compare the newest alerts, and what their labels said, with the topics."""
+    outcomes = [decode_one(value) for _, value, _, _ in world.rows("outcomes", 0)]
+    alerts = [one for one in outcomes if isinstance(one, Outcome) and one.stream == "s0" and one.predicted_class == 1]
+    shown = [row.locator("td").all_inner_texts() for row in page.locator("#alerts tbody tr").all()]
+    expected = [(one.id, "right" if one.label == 1 else "false alarm") for one in reversed(alerts)]
+    assert [(id_, said) for id_, _, _, said in shown] == expected[: len(shown)]
+    assert len(shown) == MAX_SHOWN
+    assert f"areba explain s0 {alerts[-1].id}" in page.locator("#explain").inner_text()
+    labels = [row.locator("td").all_inner_texts()[1] for row in page.locator("#reliability tbody tr").all()]
+    assert 1_000 < sum(int(text.replace(",", "")) for text in labels) < 2_000, "faded"
+
+
 def _sees_state(page: "Page", state: str) -> None:
     page.locator(f"#state[data-state={state}]").wait_for()
 
@@ -156,6 +170,7 @@ def _compare(page: "Page", feed: Feed, world: World, worker: Worker, url: str) -
     feed.step()
     page.locator("#learners tbody tr").first.wait_for()
     assert _shown(page) == _expected(world)
+    _names_alerts(page, world)
     changes = sum(metric.changes for metric in {metric.learner: metric for metric in _metrics(world)}.values())
     assert changes > 0, "the drift is seen"
     assert page.locator("#gmean").get_attribute("data-marks") == str(changes)

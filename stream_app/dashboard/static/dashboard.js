@@ -123,10 +123,15 @@ function showDetails(found) {
   element("task").textContent = found.task === null ? "" : `task ${found.task}`;
   const champion = found.learners[0]?.metric;
   const is_down = found.state === "stalled" || found.state === "stopped";
-  element("tiles").replaceChildren(...[
-    ["G-mean", share(champion?.windows[0].gmean)], ["recall", share(champion?.windows[0].recall)], ["precision", share(champion?.windows[0].precision)],
-    ["ROC AUC", share(champion?.windows[0].roc_auc)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
-    ["wait for a label", count(found.pending)], ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],
+  const main = champion?.windows[0];
+  element("health").replaceChildren(...[
+    ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down], ["wait for a label", count(found.pending)],
+    ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],
+  ].map(pair));
+  const cost = main?.cost_per_example ?? null;
+  element("quality").replaceChildren(...[
+    ["precision", share(main?.precision)], ["recall", share(main?.recall)], ["G-mean", share(main?.gmean)], ["ROC AUC", share(main?.roc_auc)],
+    ["calibration error", share(champion?.calibration_error)], ...(cost === null ? [] : [["cost per example", cost.toPrecision(3)]]),
   ].map(pair));
   element("learners").tBodies[0].replaceChildren(...found.learners.map(learnerRow));
   showPairs("outcomes", champion === undefined ? [] : [
@@ -135,7 +140,34 @@ function showDetails(found) {
   ]);
   showPairs("reasons", Object.entries(found.reasons));
   element("letters").textContent = found.dead_letters === 0 ? "none" : found.dead_letters_are_all ? "by reason" : "by reason; the oldest are left out";
+  showDecisions(found);
   showCharts(found);
+}
+
+function showDecisions(found) {
+  const { alerts, missed, reliability } = found.decisions;
+  const newest = alerts[0]?.id ?? missed[0]?.id;
+  element("explain").textContent = newest === undefined ? "areba explain STREAM ID" : `areba explain ${found.name} ${newest}`;
+  const said = (label) => (label === null ? make("td", "not known yet") : make("td", label === 1 ? "right" : "false alarm", label === 1 ? {} : { class: "bad" }));
+  showRows("alerts", alerts.map((one) => row(one.id, moment(one.time_ms), chance(one.probability), said(one.label))), "none of the predictions that were read");
+  showRows("missed", missed.map((one) => row(one.id, moment(one.time_ms), chance(one.probability))), "none of the labels that were read");
+  showRows("reliability", reliability.filter(({ labels }) => labels >= 1).map((group) => row(`${percent(group.low)} to ${percent(group.high)}`, count(group.labels),
+    bar(group.probability), bar(group.share))), "no label was read yet");
+  const changes = found.marks.slice(-8).reverse();
+  showRows("changes", changes.map((mark) => row(flagged(mark))), "none");
+}
+
+const chance = (number) => number.toPrecision(2);
+const percent = (number) => `${digits(100 * number)} %`;
+
+function bar(number) {
+  const made = holding("div", make("progress", null, { value: number, max: 1 }), make("span", percent(number)));
+  made.className = "queue";
+  return holding("td", made);
+}
+
+function showRows(id, rows, none) {
+  element(id).tBodies[0].replaceChildren(...(rows.length ? rows : [row(none)]));
 }
 
 function showPairs(id, pairs) {

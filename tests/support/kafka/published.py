@@ -35,7 +35,7 @@ PREDICTIONS = tuple(
     )
     for number in range(3)
 )
-OUTCOME = Outcome("pumps", "pump-2", "joined", 1, "areba", 0.5, 0.25, 1_000, 2, 0, 1_767_225_600_000)
+OUTCOME = Outcome("pumps", "pump-2", "joined", 1, "areba", 0.5, 0.25, 1, 1_000, 2, 0, 1_767_225_600_000)
 
 _FOREVER = {"retention.ms": "-1"}
 _TIME_MS = 1_767_225_600_000

@@ -15,7 +15,7 @@ START_S = 100.0
 
 
 def _joined(stream: str = "fraud", kind: str = "joined") -> Outcome:
-    return Outcome(stream, "1", kind, 1, "areba", 0.5, 0.1, 10, 0, 0, 1)
+    return Outcome(stream, "1", kind, 1, "areba", 0.5, 0.1, 0, 10, 0, 0, 1)
 
 
 def _prediction(stream: str, event_time_ms: int) -> Prediction:

@@ -279,7 +279,7 @@ ONE = np.ones((1, 1), np.float32)
         (lambda: encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
         (lambda: encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
         (lambda: codec.encode_unchecked(Label("s", "i", 2**31)), "Label cannot be written: int range"),
-        (lambda: codec.encode(Outcome("s", "i", "lost", None, None, None, None, None, None, None, 0)), "lost"),
+        (lambda: codec.encode(Outcome("s", "i", "lost", None, None, None, None, None, None, None, None, 0)), "lost"),
         (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0)), "length 5"),
     ],
 )
@@ -296,11 +296,11 @@ PREDICTIONS = [
 ]
 
 OUTCOMES = [
-    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 0.0625, 5000, 12, 2**40, 1_767_225_600_000),
-    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, 0.125, None, 7, None, 1),
-    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, None, -5, None, 0, 2**63 - 1),
-    Outcome("forêt", "j", "evicted", None, None, None, None, None, None, None, -(2**63)),
-    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0.5, 0, None, 2**63 - 1, 64),
+    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 0.0625, 1, 5000, 12, 2**40, 1_767_225_600_000),
+    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, 0.125, 0, None, 7, None, 1),
+    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, None, None, -5, None, 0, 2**63 - 1),
+    Outcome("forêt", "j", "evicted", None, None, None, None, None, None, None, None, -(2**63)),
+    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0.5, 1, 0, None, 2**63 - 1, 64),
 ]
 
 

@@ -86,9 +86,9 @@ def test_metrics_before_or_after_a_correction(
     A correction of a label that waits, under the id of an example that the join has forgotten, changes no metric.
     """
     outcomes = [
-        Outcome("s", "a", "joined", 1, "one", 0.25, 0.25, 0, 0, 0, 0),
-        Outcome("s", "b", "joined", 0, "one", 0.25, 0.25, 0, 1, 1, 0),
-        Outcome("s", "a", "correction", 0, None, None, None, None, None, 2, 0),
+        Outcome("s", "a", "joined", 1, "one", 0.25, 0.25, 0, 0, 0, 0, 0),
+        Outcome("s", "b", "joined", 0, "one", 0.25, 0.25, 0, 0, 1, 1, 0),
+        Outcome("s", "a", "correction", 0, None, None, None, None, None, None, 2, 0),
     ]
     predictions = [Prediction("s", name, "one", True, 0.25, 0.25, 0, 0, 0) for name in "ab"]
     asked = [Output(offset, b"s", prediction) for offset, prediction in enumerate(predictions)]
@@ -208,7 +208,7 @@ def test_a_learner_that_came_back() -> None:
     """A mark publishes the metrics of a learner that was removed and added again before the next label."""
     predictions = [Prediction("s", name, "one", True, 0.25, 0.25, 0, 0, 0) for name in "ab"]
     outcomes = [
-        Outcome("s", name, "joined", label, "one", 0.25, 0.25, 0, label, label, 0) for label, name in enumerate("ab")
+        Outcome("s", name, "joined", label, "one", 0.25, 0.25, 0, 0, label, label, 0) for label, name in enumerate("ab")
     ]
     asked = [Output(offset, b"s", prediction) for offset, prediction in enumerate(predictions)]
     settled = [Output(offset, b"s", outcome) for offset, outcome in enumerate(outcomes)]

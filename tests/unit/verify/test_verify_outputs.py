@@ -127,6 +127,7 @@ def test_a_lost_closing(log: Log) -> None:
         ({"label": 1}, Code.WRONG_OUTCOME, "label is 1, must be 0"),
         ({"delay_ms": -77}, Code.WRONG_OUTCOME, "delay_ms is -77, must be "),
         ({"score": 0.125}, Code.WRONG_SCORE, f"score is 0.125, the champion's at {TOPICS.predictions}[0] offset "),
+        ({"predicted_class": 1}, Code.WRONG_SCORE, f"predicted_class is 1, the champion's at {TOPICS.predictions}[0] "),
         ({"learner": "nobody"}, Code.WRONG_OUTCOME, "learner is nobody, must be areba"),
         ({"id": "sine-1"}, Code.WRONG_OUTCOME, "id is sine-1, must be sine-40"),
         ({"label_offset": None}, Code.WRONG_OUTCOME, "label_offset is None, must be "),
