@@ -9,7 +9,7 @@ import struct
 from stream_app.config import ColumnSettings, StreamSettings
 from stream_app.config.column_settings import MAX_COLUMN_BYTES
 from stream_app.records import Example, Reason, Value
-from stream_app.verify.reference_state import Costs
+from stream_app.verify.reference_state import ErrorCosts
 
 _LARGEST_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
@@ -50,12 +50,12 @@ def identity_of(example: Example, settings: StreamSettings) -> bytes:
     return repr([_plain(example.values.get(name)) for name in settings.columns]).encode()
 
 
-def costs_of(example: Example, settings: StreamSettings) -> Costs | None:
+def costs_of(example: Example, settings: StreamSettings) -> ErrorCosts | None:
     """Return the costs of an example; None if its stream has none."""
     if settings.costs is None:
         return None
     one, two = (_cost(cost, example, settings) for cost in settings.costs.both)
-    return Costs(one, two)
+    return ErrorCosts(one, two)
 
 
 def _cost(cost: float | str, example: Example, settings: StreamSettings) -> float:

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 
 from stream_app.records import Prediction, ThresholdKind
-from stream_app.verify.reference_state import Costs, Predicted
+from stream_app.verify.reference_state import ErrorCosts, Predicted
 
 
 def decision_faults(event: Predicted, found: Prediction) -> Iterator[str]:
@@ -28,7 +28,7 @@ def decision_faults(event: Predicted, found: Prediction) -> Iterator[str]:
         yield f"predicted_class is {says}"
 
 
-def _threshold_of(costs: Costs | None) -> float:
+def _threshold_of(costs: ErrorCosts | None) -> float:
     """Return the probability above which class 1 costs less."""
     both = 0.0 if costs is None else costs.false_positive + costs.false_negative
     return 1.0 if costs is None or not both else as_float32(costs.false_positive / both)

@@ -18,8 +18,8 @@ from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of, refused_example
 from stream_app.verify.reference_state import (
     Closed,
-    Costs,
     Dead,
+    ErrorCosts,
     Event,
     ExpectedOutcome,
     Pending,
@@ -361,7 +361,7 @@ class ReferenceJoin:
         self.events.append(Dead(self.position, reason, record, explanation))
 
     def expect_outcome(
-        self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | Costs | None
+        self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | ErrorCosts | None
     ) -> None:
         """Publish an outcome; `cells` are the fields of `ExpectedOutcome` that apply."""
         self.events.append(ExpectedOutcome(self.position, stream.name, id_, outcome, **cells))  # type: ignore[arg-type]

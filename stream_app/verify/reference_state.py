@@ -14,7 +14,7 @@ Meaning: TypeAlias = Example | Label | Mark | Reason | None
 """What a value says; a `Reason` where the value alone is cause enough for a dead letter; None: a tombstone."""
 
 
-class Costs(NamedTuple):
+class ErrorCosts(NamedTuple):
     """What an error costs at one example; both are float32."""
 
     false_positive: float
@@ -65,7 +65,7 @@ class Predicted(NamedTuple):
     offset: int
     threshold: ThresholdSettings = ThresholdSettings()
     votes: bool = False
-    costs: Costs | None = None
+    costs: ErrorCosts | None = None
 
 
 class ExpectedOutcome(NamedTuple):
@@ -81,7 +81,7 @@ class ExpectedOutcome(NamedTuple):
     example_offset: int | None = None
     label_offset: int | None = None
     corrects: int | None = None
-    costs: Costs | None = None
+    costs: ErrorCosts | None = None
 
 
 class Dead(NamedTuple):
@@ -124,7 +124,7 @@ class Pending(NamedTuple):
     features: bytes
     offset: int
     champion: str
-    costs: Costs | None = None
+    costs: ErrorCosts | None = None
 
 
 class Waiting(NamedTuple):

@@ -4,9 +4,9 @@ import math
 from array import array
 from collections import Counter
 
-from stream_app.verify.reference_state import Costs
+from stream_app.verify.reference_state import ErrorCosts
 
-UNKNOWN = Costs(math.nan, math.nan)
+UNKNOWN = ErrorCosts(math.nan, math.nan)
 
 
 class JoinedCosts:
@@ -16,7 +16,7 @@ class JoinedCosts:
         self._joined: Counter[str] = Counter()
         self._costs: dict[str, array[float]] = {}
 
-    def add(self, stream: str, costs: Costs | None) -> None:
+    def add(self, stream: str, costs: ErrorCosts | None) -> None:
         """Note the costs of the next joined example of a stream."""
         if costs is not None and stream not in self._costs:
             self._costs[stream] = array("f", [math.nan] * (2 * self._joined[stream]))
@@ -24,7 +24,7 @@ class JoinedCosts:
         if stream in self._costs:
             self._costs[stream].extend(costs or UNKNOWN)
 
-    def of(self, stream: str, number: int) -> Costs:
+    def of(self, stream: str, number: int) -> ErrorCosts:
         """Return the costs of a joined example of a stream, by its number from 0."""
         found = self._costs.get(stream)
-        return UNKNOWN if found is None else Costs(*found[2 * number : 2 * number + 2])
+        return UNKNOWN if found is None else ErrorCosts(*found[2 * number : 2 * number + 2])

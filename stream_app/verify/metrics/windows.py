@@ -8,7 +8,7 @@ from typing import NamedTuple
 from stream_app.config import MetricSettings
 from stream_app.records import MetricWindow, Prediction
 from stream_app.verify.metrics.joined_costs import UNKNOWN
-from stream_app.verify.reference_state import Costs
+from stream_app.verify.reference_state import ErrorCosts
 
 _ROUNDING = 1e-12
 """When the only weight of a sum is taken out, rounding may leave up to this share of it."""
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     predicted_class: int
     score_bin: int
     probability: float
-    costs: Costs = UNKNOWN
+    costs: ErrorCosts = UNKNOWN
 
     def cost(self, label: int) -> float:
         """Return what the decision costs, if this is the label and the costs are known."""
