@@ -14,11 +14,23 @@ FILE_NAME = re.compile(r"([a-z]+)\.v([0-9]+)\.avsc")
 """Record type in small letters, version."""
 
 
+_JSON_FILE_NAME = re.compile(r"([a-z]+)\.v([0-9]+)\.schema\.json")
+
+
 def sources() -> Mapping[tuple[str, int], str]:
     """Return the JSON text of each schema, by record type in small letters and version, read from this package."""
+    return _texts(FILE_NAME)
+
+
+def json_sources() -> Mapping[tuple[str, int], str]:
+    """Return the JSON Schema of each public record likewise."""
+    return _texts(_JSON_FILE_NAME)
+
+
+def _texts(file_name: re.Pattern[str]) -> Mapping[tuple[str, int], str]:
     found = {}
     for entry in files(__name__).iterdir():
-        name = FILE_NAME.fullmatch(entry.name)
+        name = file_name.fullmatch(entry.name)
         if name:
             found[name[1], int(name[2])] = entry.read_text(encoding="utf-8")
     return dict(sorted(found.items()))

@@ -299,7 +299,7 @@ def _identity(config: Config, cluster: _CheckedCluster, try_transaction: Callabl
 
 def _registry(config: Config) -> Iterator[Result]:
     """Ask the schema registry, if values need one, for our schemas; nothing is registered."""
-    if config.serialization.wire_format != "confluent":
+    if "confluent" not in config.serialization.wire_format:
         return
     try:
         found = with_schemas(config, registers=False)[0].serialization.schema_ids

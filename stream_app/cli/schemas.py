@@ -32,12 +32,12 @@ def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaName
         ConfigurationError: The registry gives no answer, or a setting is wrong.
     """
     serialization = config.serialization
-    if serialization.wire_format != "confluent" or "url" not in serialization.schema_registry:
+    if "confluent" not in serialization.wire_format or "url" not in serialization.schema_registry:
         return config, NO_REGISTRY
     from stream_app.backends.kafka.registry.client import open_registry, topics_of  # noqa: PLC0415  (rarely needed)
     from stream_app.serialization.avro import newest  # noqa: PLC0415  (Numba takes a second)
 
-    registry = open_registry(serialization.schema_registry)
+    registry = open_registry(serialization.schema_registry, is_json=serialization.wire_format == "confluent_json")
     if serialization.schema_ids:
         return config, registry
     ids = registry.schema_ids(topics_of(config.topics), newest(), registers=registers)

@@ -97,7 +97,10 @@ class ConfluentDecoder:
         schema_id = int.from_bytes(value[len(CONFLUENT_MAGIC) : CONFLUENT_HEADER_BYTES], "big")
         schema = self._known.get(schema_id)
         if schema is None:
-            schema = known_schemas().get(_header(json.loads(self._schema_text(schema_id))))
+            source = json.loads(self._schema_text(schema_id))
+            if isinstance(source, dict) and source.get("type") == "object":  # a JSON Schema: fields name the record
+                return read_json(value[CONFLUENT_HEADER_BYTES:])
+            schema = known_schemas().get(_header(source))
             if schema is None:
                 raise WrongSchemaError(f"unknown schema: id {schema_id} is not one of this version's schemas")
             self._known[schema_id] = schema

@@ -99,11 +99,13 @@ class SerializationSettings(Settings):
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
             it begins with a zero byte and the id that a schema registry has given its schema. `json`: it is an object
-            in JSON, as the schemas `*.schema.json` say.
-        schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
-        schema_ids: For `confluent`, the schema ids by names such as `example.v1`, instead of asking the registry for
-            them at start.
-        label_classes: For `json`, what labels mean that are text: `{fraud: 1, genuine: 0}`.
+            in JSON, as the schemas `*.schema.json` say. `confluent_json`: it is an object in JSON after the header of
+            `confluent`.
+        schema_registry: For both of Confluent's, settings of confluent-kafka's registry client by their own names, with
+            `url`.
+        schema_ids: For both of Confluent's, the schema ids by names such as `example.v1`, instead of asking the
+            registry for them at start.
+        label_classes: For JSON, what labels mean that are text: `{fraud: 1, genuine: 0}`.
     """
 
     wire_format: WireFormatName = "avro_single_object"
@@ -337,12 +339,12 @@ class Config(Settings):
 
 
 def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflict]:
-    if serialization.wire_format == "json" and find_spec("msgspec") is None:
-        text = "json needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
+    is_json, is_confluent = (part in serialization.wire_format for part in ("json", "confluent"))
+    if is_json and find_spec("msgspec") is None:
+        text = "JSON needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
         yield _Conflict(("serialization", "wire_format"), text)
-    if serialization.label_classes and serialization.wire_format != "json":
+    if serialization.label_classes and not is_json:
         yield _Conflict(("serialization", "label_classes"), "has no effect without wire_format: json")
-    is_confluent = serialization.wire_format == "confluent"
     has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
     if is_confluent and not (has_url or has_ids):
         yield _Conflict(("serialization", "schema_registry"), "confluent values need the url of a schema registry")

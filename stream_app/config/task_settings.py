@@ -180,7 +180,7 @@ class LimitSettings(Settings):
 UnknownStreams: TypeAlias = Annotated[Literal["dead-letter", "model"], Change.TAKEN_OVER]
 Predictions: TypeAlias = Annotated[Literal["champion", "all"], Change.TAKEN_OVER]
 
-WireFormatName: TypeAlias = Literal["avro_single_object", "confluent", "json"]
+WireFormatName: TypeAlias = Literal["avro_single_object", "confluent", "json", "confluent_json"]
 
 _SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
 SchemaIds: TypeAlias = Annotated[

@@ -49,7 +49,7 @@ def encode_unchecked(record: Record, wire_format: WireFormat | None = None) -> b
     """
     own = wire_format or single_object()
     if own.json is not None and isinstance(record, PublicRecord):
-        return write_json(record)
+        return own.header(type(record)) + write_json(record)
     header = own.header(type(record))
     schema = own.schemas[header]
     out = io.BytesIO()
@@ -72,7 +72,8 @@ def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
     """
     own = wire_format or single_object()
     if own.json is not None and not value.startswith(MAGIC):
-        return read_json(value, PUBLIC_TYPES, own.json.label_classes)
+        types, content = own.json_of(value, PUBLIC_TYPES)
+        return read_json(content, types, own.json.label_classes)
     schema, start = own.schema_of(value), own.header_bytes
     if schema is None and own is not single_object():
         schema, start = single_object().schema_of(value), single_object().header_bytes
@@ -96,7 +97,8 @@ def decode_input(value: bytes, side: Side, wire_format: WireFormat) -> Record:
         UndecodableError: It is not a record of that type, or bytes are left over.
     """
     if wire_format.json is not None:
-        return read_json(value, INPUT_TYPES[side], wire_format.json.label_classes)
+        types, content = wire_format.json_of(value, INPUT_TYPES[side])
+        return read_json(content, types, wire_format.json.label_classes)
     schema = wire_format.schema_of(value)
     if schema is None or schema.record not in INPUT_TYPES[side]:
         raise WrongSchemaError(wire_format.explanation(value))

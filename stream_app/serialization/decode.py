@@ -121,7 +121,7 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
     if form.json is not None:
         from stream_app.serialization.json_batch import avro_values  # noqa: PLC0415  (needs the extra `json`)
 
-        cells, form = avro_values(cells, side, reasons, form.json.label_classes), single_object()
+        cells, form = avro_values(cells, side, reasons, form), single_object()
     new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
     expected = _Expected(int(side), limits.max_features, form.tables[side])
     known = NameList() if known is None else known

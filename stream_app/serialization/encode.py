@@ -149,7 +149,7 @@ def encode_rows(
         wire_format: By default `avro_single_object`.
     """
     if wire_format is not None and wire_format.json is not None:
-        return json_rows(record, rows, names)
+        return json_rows(record, rows, names, wire_format.header(record))
     encode, most = _encoder(record.__name__.lower(), rows.dtype)
     streams, learners = names.streams.written(_header(wire_format, record)), names.learners.written()
     out = np.empty(len(rows) * (streams.longest + learners.longest + most), np.uint8)
@@ -179,7 +179,8 @@ def encode_examples(
     require_finite(written, features, stream)
     n, d = features.shape
     if wire_format is not None and wire_format.json is not None:
-        return [write_json(checked(Example(stream, id_, row))) for id_, row in zip(ids, written, strict=True)]
+        header = wire_format.header(Example)
+        return [header + write_json(checked(Example(stream, id_, row))) for id_, row in zip(ids, written, strict=True)]
     prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Example))
     count = long_bytes(d)
     out = np.empty(n * (len(prefix) + len(count) + avro.FLOAT_BYTES * d + 4) + len(raw_ids), np.uint8)
@@ -239,7 +240,8 @@ def encode_labels(
         raise ValueError("a label is 0 or 1, a revision from 0 to 2**31 - 1")
     if wire_format is not None and wire_format.json is not None:
         rows = zip(ids, labels.tolist(), revisions.tolist(), strict=True)
-        return [write_json(checked(Label(stream, id_, label, revision))) for id_, label, revision in rows]
+        header = wire_format.header(Label)
+        return [header + write_json(checked(Label(stream, id_, one, revision))) for id_, one, revision in rows]
     prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Label))
     out = np.empty(n * (len(prefix) + 2 + 2 * MAX_INT_BYTES) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)

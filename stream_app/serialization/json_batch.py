@@ -9,6 +9,7 @@ texts need, none of them escaped: then no name occurs twice.
 from array import array
 from collections.abc import Callable, Mapping
 from struct import pack
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -21,6 +22,7 @@ from stream_app.serialization.avro import BOOLEAN_VALUE, DOUBLE_VALUE, LONG_VALU
 from stream_app.serialization.codec import encode_unchecked
 from stream_app.serialization.json_value import BAD_CLASS, read_json
 from stream_app.serialization.public_types import INPUT_TYPES
+from stream_app.serialization.wire_format import WireFormat
 
 
 class _Example(Struct, forbid_unknown_fields=True, gc=False):
@@ -77,15 +79,16 @@ class _UnusualError(Exception):
     """The value is for `json_value` to decide."""
 
 
-def avro_values(values: BinaryColumn, side: Side, reasons: Bytes, label_classes: Mapping[str, int]) -> BinaryColumn:
+def avro_values(values: BinaryColumn, side: Side, reasons: Bytes, wire_format: WireFormat) -> BinaryColumn:
     """Return n values as Avro single objects.
 
     Args:
         values: n values in JSON.
         side: Their input.
         reasons: uint8 `[n]`, the `Reason` of values that are refused already; changed in place.
-        label_classes: What the texts of labels mean.
+        wire_format: Their format.
     """
+    types, label_classes = INPUT_TYPES[side], wire_format.json.label_classes if wire_format.json else {}
     convert = _example_converter() if side is Side.EXAMPLES else _label_converter(label_classes)
     cells: list[Cell] = []
     for row, (value, is_refused) in enumerate(zip(values.tolist(), reasons.tolist(), strict=True)):
@@ -93,23 +96,13 @@ def avro_values(values: BinaryColumn, side: Side, reasons: Bytes, label_classes:
             cells.append(None)
             continue
         try:
-            cells.append(convert(value))
-        except (msgspec.MsgspecError, UnicodeError, _UnusualError):
-            found = _decided(value, side, label_classes)
-            if isinstance(found, Reason):
-                reasons[row] = found
-            cells.append(None if isinstance(found, Reason) else found)
+            named, content = wire_format.json_of(value, types)
+            cell = convert(content) if named[0] is types[0] else None
+            cells.append(cell or encode_unchecked(read_json(content, named, label_classes)))
+        except (UndecodableError, WrongSchemaError) as error:
+            reasons[row] = Reason.WRONG_SCHEMA if isinstance(error, WrongSchemaError) else Reason.UNDECODABLE
+            cells.append(None)
     return binary_column(cells)
-
-
-def _decided(value: bytes, side: Side, label_classes: Mapping[str, int]) -> bytes | Reason:
-    """Return any value as Avro, or the reason why it is refused."""
-    try:
-        return encode_unchecked(read_json(value, INPUT_TYPES[side], label_classes))
-    except WrongSchemaError:
-        return Reason.WRONG_SCHEMA
-    except UndecodableError:
-        return Reason.UNDECODABLE
 
 
 def _prefixes(record: type[Example | Label | Mark]) -> Callable[[str], bytes]:
@@ -125,7 +118,11 @@ def _prefixes(record: type[Example | Label | Mark]) -> Callable[[str], bytes]:
     return prefix
 
 
-def _example_converter() -> Callable[[bytes], bytes]:
+_Converter: TypeAlias = Callable[[bytes], bytes | None]
+"""Returns a value as Avro; None if it is for `json_value` to decide."""
+
+
+def _example_converter() -> _Converter:
     prefix = _prefixes(Example)
 
     def converted(value: bytes) -> bytes:
@@ -152,6 +149,16 @@ def _example_converter() -> Callable[[bytes], bytes]:
             raise _UnusualError
         return b"".join(parts)
 
+    return _usual(converted)
+
+
+def _usual(convert: Callable[[bytes], bytes]) -> _Converter:
+    def converted(value: bytes) -> bytes | None:
+        try:
+            return convert(value)
+        except (msgspec.MsgspecError, UnicodeError, _UnusualError):
+            return None
+
     return converted
 
 
@@ -170,7 +177,7 @@ def _cell(value: Value) -> bytes:
     return _LONG + _long_bytes(value)
 
 
-def _label_converter(label_classes: Mapping[str, int]) -> Callable[[bytes], bytes]:
+def _label_converter(label_classes: Mapping[str, int]) -> _Converter:
     prefix = _prefixes(Label)
 
     def converted(value: bytes) -> bytes:
@@ -188,4 +195,4 @@ def _label_converter(label_classes: Mapping[str, int]) -> Callable[[bytes], byte
             raise _UnusualError
         return prefix(one.stream) + _text(one.id) + _long_bytes(label) + _long_bytes(revision)
 
-    return converted
+    return _usual(converted)

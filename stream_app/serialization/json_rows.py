@@ -15,19 +15,20 @@ from stream_app.serialization.json_value import field_types
 from stream_app.serialization.names import NameList, Names
 
 
-def json_rows(record: type[Prediction | Outcome], rows: Rows, names: Names) -> BinaryColumn:
+def json_rows(record: type[Prediction | Outcome], rows: Rows, names: Names, header: bytes = b"") -> BinaryColumn:
     """Return n values for the topic of predictions or outcomes.
 
     Args:
         record: Which of the two.
         rows: `[n]` of its row type.
         names: What the numbers in the columns `stream` and `learner` stand for.
+        header: The header of each value.
     """
     name = record.__name__.lower()
     types, columns = field_types(name), columns_of(name)
     texts = [_texts(column, rows[column.name], types[column.name], names) for column in columns]
     template = "{" + ",".join(f"{json.dumps(column.name)}:%s" for column in columns) + "}"
-    return binary_column([(template % cells).encode() for cells in zip(*texts, strict=True)])
+    return binary_column([header + (template % cells).encode() for cells in zip(*texts, strict=True)])
 
 
 def _texts(column: Column, cells: Any, kind: Any, names: Names) -> Sequence[str]:  # noqa: ANN401  (see `Rows`; a type)

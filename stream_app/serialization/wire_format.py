@@ -3,6 +3,7 @@
     avro_single_object   `C3 01`, then the CRC-64-AVRO fingerprint of the schema (8 bytes, little-endian)
     confluent            `00`, then the schema id, which a schema registry has given the schema (4 bytes, big-endian)
     json                 no header: the value is an object in JSON, whose fields say which record it is
+    confluent_json       as confluent; an object in JSON follows
 
 In the first two, the bytes of the record follow, which are the same in both. The schema ids are settings, so no result
 depends on later answers of a registry. Progress and changelog always have single objects.
@@ -10,7 +11,7 @@ depends on later answers of a registry. Progress and changelog always have singl
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -18,12 +19,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
+from stream_app import schemas
 from stream_app.arrays import Bytes, Words
 from stream_app.errors import ConfigurationError, UndecodableError, WrongSchemaError
 from stream_app.records import Example, Kind, Label, Mark, Reason, Side
 from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
 from stream_app.serialization.json_value import BAD_CLASS, label_fault, read_json
-from stream_app.serialization.public_types import INPUT_TYPES
+from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES, PublicRecord
 
 CONFLUENT_MAGIC = b"\x00"
 CONFLUENT_HEADER_BYTES = 5
@@ -44,7 +46,7 @@ class _FormatSettings(Protocol):
 
     @property
     def wire_format(self) -> str:
-        """`avro_single_object`, `confluent` or `json`."""
+        """`avro_single_object`, `confluent`, `json` or `confluent_json`."""
 
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
@@ -81,10 +83,10 @@ class JsonForm:
 
     label_classes: Mapping[str, int] = field(default_factory=dict)
 
-    def fault(self, value: bytes, side: Side) -> str:
-        """Return what is wrong with an input value; an empty text if it can be read."""
+    def fault(self, value: bytes, types: Sequence[type[PublicRecord]]) -> str:
+        """Return what is wrong with JSON that should be a record of these types; an empty text if it can be read."""
         try:
-            record = read_json(value, INPUT_TYPES[side], self.label_classes)
+            record = read_json(value, types, self.label_classes)
         except (UndecodableError, WrongSchemaError) as error:
             return str(error)
         return label_fault(value) if isinstance(record, Label) and record.label == BAD_CLASS else ""
@@ -129,10 +131,28 @@ class WireFormat:
             return None
         return _id_of(value or b"")
 
+    def json_of(self, value: bytes, types: Sequence[type[PublicRecord]]) -> tuple[Sequence[type[PublicRecord]], bytes]:
+        """Return which of these types a value may have, and its JSON.
+
+        Raises:
+            WrongSchemaError: The header of the value is not of one of these types.
+        """
+        if not self.header_bytes:
+            return types, value
+        schema = self.schema_of(value)
+        named = [record for record in types if schema is not None and schema.record is record]
+        if not named:
+            raise WrongSchemaError(self.explanation(value))
+        return named, value[self.header_bytes :]
+
     def fault(self, reason: Reason, value: bytes | None, side: Side) -> str:
         """Return why an input value was refused, as far as the format knows; else an empty text."""
-        if self.json is not None:
-            return self.json.fault(value or b"", side) if reason in _FAULTS_OF_JSON else ""
+        if self.json is not None and reason in _FAULTS_OF_JSON:
+            try:
+                types, content = self.json_of(value or b"", INPUT_TYPES[side])
+            except WrongSchemaError as error:
+                return str(error)
+            return self.json.fault(content, types)
         return self.explanation(value) if reason is Reason.WRONG_SCHEMA else ""
 
     def explanation(self, value: bytes | None) -> str:
@@ -187,6 +207,37 @@ def schema_in(text: str) -> Schema | None:
     return catalogue().get(MAGIC + bytes.fromhex(digest))
 
 
+def json_schema_in(text: str) -> Schema | None:
+    """Return the schema of the application whose JSON Schema a text is, apart from comments; None if there is none."""
+    try:
+        content = _without_comments(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    known = {name_of(schema): schema for schema in catalogue().values()}
+    for (name, version), own in schemas.json_sources().items():
+        if _without_comments(json.loads(own)) == content:
+            return known[f"{name}.v{version}"]
+    return None
+
+
+_COMMENTS = frozenset({"$schema", "$id", "$comment", "title", "description", "default", "examples"})
+
+
+def _without_comments(schema: object) -> object:
+    """Return a JSON Schema without what does not decide about values; the names of fields are no comments."""
+    if isinstance(schema, list):
+        return [_without_comments(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _without_comments(one) for name, one in value.items()}
+        if key == "properties" and isinstance(value, dict)
+        else _without_comments(value)
+        for key, value in schema.items()
+        if key not in _COMMENTS
+    }
+
+
 @cache
 def single_object() -> WireFormat:
     """Return the format `avro_single_object`."""
@@ -196,7 +247,8 @@ def single_object() -> WireFormat:
 
 def json_format(form: JsonForm = JsonForm()) -> WireFormat:
     """Return the format `json`."""
-    return WireFormat(0, MappingProxyType({}), MappingProxyType({}), single_object().tables, form)
+    headers: Mapping[type[Record], bytes] = MappingProxyType(dict.fromkeys(PUBLIC_TYPES, b""))
+    return WireFormat(0, MappingProxyType({}), headers, single_object().tables, form)
 
 
 def format_of(settings: _FormatSettings) -> WireFormat:
@@ -207,28 +259,35 @@ def format_of(settings: _FormatSettings) -> WireFormat:
     """
     if settings.wire_format == "json":
         return json_format(JsonForm(settings.label_classes))
+    if settings.wire_format == "confluent_json":
+        return confluent_json(settings.schema_ids, JsonForm(settings.label_classes))
     if settings.wire_format != "confluent":
         return single_object()
     return confluent(settings.schema_ids)
 
 
+def confluent_json(schema_ids: Mapping[str, Sequence[int]], form: JsonForm = JsonForm()) -> WireFormat:
+    """Return the format `confluent_json` with these schema ids; raise as `format_of` does."""
+    return replace(confluent(schema_ids), tables=single_object().tables, json=form)
+
+
 def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
     """Return the format `confluent` with these schema ids by the names of schemas; raise as `format_of` does."""
     known = {name_of(schema): schema for schema in catalogue().values()}
-    schemas: dict[bytes, Schema] = {}
+    by_header: dict[bytes, Schema] = {}
     written: dict[type[Record], bytes] = {}
     for name, ids in schema_ids.items():
         schema = known.get(name)
         if schema is None:
             raise ConfigurationError(f"serialization.schema_ids: this version has no schema {name!r}")
         headers = [CONFLUENT_MAGIC + schema_id.to_bytes(4, "big") for schema_id in ids]
-        twice = [schema_id for schema_id, header in zip(ids, headers, strict=True) if header in schemas]
+        twice = [schema_id for schema_id, header in zip(ids, headers, strict=True) if header in by_header]
         if twice:
             raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the id of two schemas")
-        schemas.update(dict.fromkeys(headers, schema))
+        by_header.update(dict.fromkeys(headers, schema))
         if newest()[schema.record] is schema:
             written[schema.record] = headers[0]
-    return _format(CONFLUENT_HEADER_BYTES, MappingProxyType(schemas), written)
+    return _format(CONFLUENT_HEADER_BYTES, MappingProxyType(by_header), written)
 
 
 def _format(length: int, schemas: Mapping[bytes, Schema], written: Mapping[type[Record], bytes]) -> WireFormat:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from ops.broker import Broker
 from stream_app import schemas
+from stream_app.client import ConfluentDecoder, Prediction
 from stream_app.producers import cli
 from stream_app.records import Example, Side
 from stream_app.serialization import codec
@@ -26,11 +27,11 @@ NOBODY = "http://127.0.0.1:9"
 """The port `discard`, where nothing listens."""
 
 
-def _app(kafka: Broker, prefix: str, folder: Path, url: str) -> App:
+def _app(kafka: Broker, prefix: str, folder: Path, url: str, wire_format: str = "confluent") -> App:
     assert kafka.bootstrap_servers is not None
     sections: dict[str, Section] = {
         "streams": {"sine": {"features": 2}},
-        "serialization": {"wire_format": "confluent", "schema_registry": {"url": url}},
+        "serialization": {"wire_format": wire_format, "schema_registry": {"url": url}},
     }
     app = App(kafka.bootstrap_servers, prefix, folder, sections)
     app.create_topics()
@@ -80,6 +81,29 @@ def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path:
     verified = areba(file, "verify")  # the registry is down
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "serialization.schema_registry.url" in verified.stderr
+
+
+def test_json_with_a_registry(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """The worker registers JSON Schemas, and what the replayer sends by them is learned, also after a kill."""
+    pytest.importorskip("msgspec", reason="areba[json] is not installed")
+    served = Registry()
+    with serving(served) as url:
+        app = _app(kafka, prefix, tmp_path, url, "confluent_json")
+        with workers(app, "w") as (worker,):
+            worker.start()
+            worker.wait_for("started")
+            sent = CliRunner().invoke(cli.main, ["run", f"sine:length={EXAMPLES}", "-c", str(app.file("w"))])
+            assert sent.exit_code == 0, sent.stderr
+            worker.kill()
+            worker.start()
+            wait_until(lambda: len(app.outputs(0)["predictions"]) == EXAMPLES, "all predictions", DEADLINE_S)
+            assert worker.stop() == 0
+        assert set(served.types.values()) == {"JSON"}
+        decoder = ConfluentDecoder(lambda schema_id: served.texts[schema_id - 1])
+        assert {type(decoder.decode(row.value or b"")) for row in app.outputs(0)["predictions"]} == {Prediction}
+        assert app.outputs(0)["dead-letters"] == []
+        verified = areba(app.file("w"), "verify")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def test_a_start_without_a_registry_names_the_setting(kafka: Broker, prefix: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from stream_app.records import Example, Kind, Label, Mark, Reason, Side
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.wire_format import WireFormat, json_format
+from stream_app.serialization.wire_format import confluent_json, json_format
 from stream_app.verify.topic_reader import read_value
 
 pytest.importorskip("msgspec", reason="areba[json] is not installed")
@@ -64,7 +64,7 @@ def damaged(draw: random.Random, value: bytes) -> bytes:
     return value[:place] + draw.randbytes(1) + value[place + 1 :]
 
 
-def check_batch(values: list[bytes | None], side: Side, limits: DecodeLimits = LIMITS) -> list[Reason | None]:
+def check_batch(values: Sequence[bytes | None], side: Side, limits: DecodeLimits = LIMITS) -> list[Reason | None]:
     """Assert that the batch decoder says what `areba verify` says about each value; return the reasons."""
     decoded = decode(values, side, limits)
     for row, value in enumerate(values):
@@ -90,6 +90,15 @@ def same(one: object, two: object) -> bool:
     return isinstance(one, Label | Mark) and one == two
 
 
-def formats() -> tuple[WireFormat, ...]:
-    """Return the formats whose values are JSON."""
-    return (JSON,)
+IDS = {
+    f"{name}.v1": (number,)
+    for number, name in enumerate(("example", "label", "mark", "prediction", "outcome", "metric"), 11)
+}
+CONFLUENT_JSON = confluent_json(IDS)
+CONFLUENT_SECTION = {"wire_format": "confluent_json", "schema_ids": IDS}
+
+
+def framed(value: bytes, side: Side) -> bytes:
+    """Return JSON after the header that the sender of a record of this kind writes."""
+    name = "mark" if b'"kind"' in value else ("example", "label")[side]
+    return b"\x00" + IDS[f"{name}.v1"][0].to_bytes(4, "big") + value

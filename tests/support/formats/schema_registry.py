@@ -21,6 +21,7 @@ class Registry:
 
     Attributes:
         texts: The schemas; the id of each is its position, counted from 1.
+        types: The types of schemas that are not Avro, by id.
         subjects: By subject, the schema ids of its versions.
         user_info: The `user:password` that each request must have; None: no password is needed.
         is_starting: Whether each request is answered with status 503.
@@ -28,6 +29,7 @@ class Registry:
     """
 
     texts: list[str] = field(default_factory=list)
+    types: dict[int, str] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
     user_info: str | None = None
     is_starting: bool = False
@@ -52,13 +54,16 @@ class Registry:
         """
         match [method, *map(unquote, path.strip("/").split("/"))]:
             case ["GET", "schemas", "ids", schema_id] if 0 < int(schema_id) <= len(self.texts):
-                return {"schema": self.texts[int(schema_id) - 1]}
+                return self._schema(int(schema_id))
             case ["GET", "subjects", subject, "versions"] if subject in self.subjects:
                 return list(range(1, len(self.subjects[subject]) + 1))
             case ["GET", "subjects", subject, "versions", version] if subject in self.subjects:
                 return self._version(subject, self.subjects[subject][int(version) - 1])
             case ["POST", "subjects", subject, "versions"]:
-                return {"id": self.register(subject, body["schema"])}
+                new_id = self.register(subject, body["schema"])
+                if "schemaType" in body:
+                    self.types[new_id] = body["schemaType"]
+                return {"id": new_id}
             case ["POST", "subjects", subject]:
                 for known in self.subjects.get(subject, []):
                     if json.loads(self.texts[known - 1]) == json.loads(body["schema"]):
@@ -67,7 +72,11 @@ class Registry:
 
     def _version(self, subject: str, schema_id: int) -> dict[str, object]:
         version = self.subjects[subject].index(schema_id) + 1
-        return {"subject": subject, "version": version, "id": schema_id, "schema": self.texts[schema_id - 1]}
+        return {"subject": subject, "version": version, "id": schema_id, **self._schema(schema_id)}
+
+    def _schema(self, schema_id: int) -> dict[str, object]:
+        kind = {"schemaType": self.types[schema_id]} if schema_id in self.types else {}
+        return {"schema": self.texts[schema_id - 1], **kind}
 
 
 @contextmanager

@@ -39,6 +39,8 @@ def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> No
         ("wire_format: confluent, schema_ids: {example.v1: [-1]}", "serialization.schema_ids.example.v1"),
         ("wire_format: confluent, schema_ids: {example.v1: []}", "serialization.schema_ids.example.v1"),
         ("wire_format: xml", "serialization.wire_format"),
+        ("wire_format: confluent_json", "serialization.schema_registry"),
+        ("wire_format: json, schema_ids: {example.v1: [1]}", "serialization.schema_ids"),
         ("label_classes: {fraud: 1}", "serialization.label_classes"),
         ("wire_format: json, label_classes: {fraud: 2}", "serialization.label_classes.fraud"),
         ("wire_format: json, label_classes: {yes: 1}", "serialization.label_classes"),

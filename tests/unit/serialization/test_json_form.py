@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ops.reference.json_schemas import FOLDER, files
+from stream_app.client import ConfluentDecoder
 from stream_app.client import decode as client_decode
 from stream_app.config import Config
 from stream_app.errors import UndecodableError, WrongSchemaError
@@ -28,13 +29,14 @@ from stream_app.records import (
     Reason,
     Side,
 )
+from stream_app.schemas import json_sources
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples, encode_labels
 from stream_app.serialization.json_value import read_json
 from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES
-from stream_app.serialization.wire_format import JsonForm, json_format
+from stream_app.serialization.wire_format import JsonForm, json_format, json_schema_in, name_of
 from tests.support.formats.columns import encode_outcomes, encode_predictions
-from tests.support.formats.json_values import JSON, LIMITS, check_batch, damaged, good_values
+from tests.support.formats.json_values import CONFLUENT_JSON, JSON, LIMITS, check_batch, damaged, framed, good_values
 
 EXAMPLE = '{"stream":"s","id":"a",%s}'
 WORDS = replace(LIMITS, wire_format=json_format(JsonForm({"fraud": 1, "genuine": 0, "un:usual": 1})))
@@ -295,6 +297,63 @@ def test_without_the_parser_the_configuration_names_the_extra(monkeypatch: pytes
     monkeypatch.setattr("stream_app.config.settings.find_spec", lambda _: None)
     with pytest.raises(ValueError, match=r"areba\[json\]"):
         Config.model_validate({"serialization": {"wire_format": "json"}})
+
+
+@pytest.mark.parametrize("side", Side)
+def test_json_after_a_schema_id(side: Side) -> None:
+    """The id says which record it is; the rest has the rules of JSON."""
+    draw, limits = random.Random(7), replace(LIMITS, wire_format=CONFLUENT_JSON)
+    good = list(islice(good_values(draw, side), 300))
+    assert set(check_batch([framed(value, side) for value in good], side, limits)) == {None}
+    worse = [framed(damaged(draw, value), side) for value in good]
+    assert None in check_batch(worse, side, limits)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b'{"stream":"s","id":"a","features":[1]}', ""),
+        (b"\x00\x00\x00\x00\x63{}", "schema id 99 is not known"),
+        (b"\x00\x00\x00\x00\x0c{}", "schema id 12 is label.v1"),
+        (b'\x00\x00\x00\x00\x0b{"stream":"s","kind":"resume"}', "has the fields of a mark"),
+        (b"\x00\x00\x00\x00\x0b" + codec.encode(Example("s", "a", [1.0])), "looks like Avro single-object encoding"),
+    ],
+)
+def test_other_headers_are_refused(value: bytes, words: str) -> None:
+    """A value is read by the schema that its header names, or not at all."""
+    limits = replace(LIMITS, wire_format=CONFLUENT_JSON)
+    assert check_batch([value], Side.EXAMPLES, limits) == [Reason.WRONG_SCHEMA]
+    assert CONFLUENT_JSON.fault(Reason.WRONG_SCHEMA, value, Side.EXAMPLES) == words
+
+
+def test_outputs_after_a_schema_id() -> None:
+    """Batch and single encoder write the header of the type; clients read it with the registry's text."""
+    for record, values in (
+        (PREDICTIONS[0], encode_predictions(PREDICTIONS[:1], CONFLUENT_JSON)),
+        (OUTCOMES[0], encode_outcomes(OUTCOMES[:1], CONFLUENT_JSON)),
+    ):
+        value = codec.encode(record, CONFLUENT_JSON)
+        assert list(values) == [value]
+        assert value[5:] == codec.encode(record, JSON)
+        assert codec.decode_one(value, CONFLUENT_JSON) == record
+        name = type(record).__name__.lower()
+        texts = {int.from_bytes(value[1:5], "big"): json_sources()[name, 1]}
+        client = ConfluentDecoder(texts.__getitem__)
+        assert client.decode(value) == record
+    assert encode_labels("s", ["a"], np.array([1], np.int8), wire_format=CONFLUENT_JSON)[0][:5] == b"\0\0\0\0\x0c"
+
+
+def test_registered_json_schemas_are_recognised() -> None:
+    """Comments do not matter; a field, a type or a bound does."""
+    for (name, version), text in json_sources().items():
+        found = json_schema_in(text)
+        assert found is not None
+        assert name_of(found) == f"{name}.v{version}"
+    own = json.loads(json_sources()["example", 1])
+    assert json_schema_in(json.dumps({**own, "$id": "http://h/example.json", "title": "Order"})) is not None
+    own["properties"]["title"] = {"type": "string"}
+    for text in (json.dumps(own), "{", "[]", "[" * 10_000, '{"type":"object"}'):
+        assert json_schema_in(text) is None
 
 
 def test_marks() -> None:

@@ -13,7 +13,7 @@ from stream_app.monitor.tail import Found, document
 from stream_app.records import Side
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
-from tests.support.formats.json_values import JSON, SECTION, damaged, good_values
+from tests.support.formats.json_values import CONFLUENT_SECTION, JSON, SECTION, damaged, good_values
 from tests.support.world import World, all_at, make_config, started, take_turns
 
 HOSTILE = 400
@@ -79,6 +79,21 @@ def test_a_new_word_for_a_class_is_taken_over() -> None:
     outcomes = [json.loads(value) for _, value, _, _ in world.rows("outcomes", 0)]
     assert [(one["outcome"], one["label"]) for one in outcomes] == [("joined", 1)]
     assert verify(world.cluster, changed).ok
+
+
+def test_json_after_schema_ids_gives_the_results_of_json() -> None:
+    """Only the headers of the values differ; `areba verify` reads them."""
+    outputs = []
+    for section in (SECTION, CONFLUENT_SECTION):
+        world = World(make_config(serialization=section))
+        world.send(20)
+        member = started(world.worker())
+        take_turns(member, until=all_at(member, 20))
+        outputs.append([value for topic in ("predictions", "outcomes") for _, value, _, _ in world.rows(topic, 0)])
+        assert verify(world.cluster, world.config).ok
+    plain, framed = outputs
+    assert [value[5:] for value in framed] == plain
+    assert {value[:4] for value in framed} == {bytes(4)}
 
 
 def test_another_form_is_refused() -> None:

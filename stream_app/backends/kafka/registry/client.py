@@ -14,7 +14,7 @@ from stream_app.config import Topics
 from stream_app.errors import ConfigurationError
 from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
 from stream_app.serialization.avro import Record, Schema
-from stream_app.serialization.wire_format import name_of, schema_in
+from stream_app.serialization.wire_format import json_schema_in, name_of, schema_in
 
 LOG = logging.getLogger("areba.registry")
 
@@ -64,6 +64,7 @@ class SchemaRegistry:
         client: A `SchemaRegistryClient` of confluent-kafka, or its mock.
         clock: A monotonic clock.
         start: Starts work that `names_of` must not wait for.
+        is_json: Whether the schemas are JSON Schemas, not Avro.
     """
 
     def __init__(
@@ -71,7 +72,10 @@ class SchemaRegistry:
         client: Any,  # noqa: ANN401  (the client has no types)
         clock: Clock,
         start: Callable[[Callable[[], None]], object] = start_call,
+        *,
+        is_json: bool = False,
     ) -> None:
+        self._is_json = is_json
         self._client = client
         self._clock = clock
         self._start = start
@@ -157,8 +161,9 @@ class SchemaRegistry:
         """Return the id of a schema in a subject; register the schema if asked to; None if it has no id."""
         from confluent_kafka.schema_registry import Schema as Text  # noqa: PLC0415  (needs the extra)
 
-        source = schemas.sources()[schema.record.__name__.lower(), schema.version]
-        text = Text(source.strip(), "AVRO")  # as Confluent's serializers register it
+        sources = schemas.json_sources() if self._is_json else schemas.sources()
+        source = sources[schema.record.__name__.lower(), schema.version]
+        text = Text(source.strip(), "JSON" if self._is_json else "AVRO")  # as Confluent's serializers register it
         try:
             found: int = self._client.lookup_schema(subject, text).schema_id
         except Exception as error:
@@ -183,20 +188,29 @@ class SchemaRegistry:
         for version in reversed(versions[-_MAX_VERSIONS:]):
             self._check_time(until_s)
             registered.append(self._client.get_version(subject, version))
-        named = [(one.schema_id, _name_in(one.schema)) for one in registered]
+        named = [(one.schema_id, self._name_in(one.schema)) for one in registered]
         return [(schema_id, name) for schema_id, name in named if name is not None]
+
+    def _name_in(self, text: Any) -> str | None:  # noqa: ANN401  (the client has no types)
+        """Return the name of a registered schema if it is ours, apart from comments; otherwise None."""
+        if text.references or (text.schema_type or "AVRO") != ("JSON" if self._is_json else "AVRO"):
+            return None
+        found = (json_schema_in if self._is_json else schema_in)(text.schema_str)
+        return None if found is None else name_of(found)
 
     def _name(self, schema_id: int) -> str | None:
         try:
-            return _name_in(self._client.get_schema(schema_id))
+            return self._name_in(self._client.get_schema(schema_id))
         except Exception as error:
             if _is_missing(error):
                 return None
             raise
 
 
-def open_registry(settings: Mapping[str, str]) -> SchemaRegistry:
+def open_registry(settings: Mapping[str, str], *, is_json: bool = False) -> SchemaRegistry:
     """Return the registry that these settings of confluent-kafka's client name, whether or not it answers.
+
+    With `is_json`, its schemas are JSON Schemas, not Avro.
 
     Raises:
         ConfigurationError: A setting is wrong, or the packages of the extra `registry` are missing.
@@ -216,15 +230,7 @@ def open_registry(settings: Mapping[str, str]) -> SchemaRegistry:
     rest = getattr(client, "_rest_client", None)
     if rest is not None:  # the mock has none
         bound_answers(rest.session, timeout_s)
-    return SchemaRegistry(BoundedClient(client, timeout_s), SystemClock())
-
-
-def _name_in(text: Any) -> str | None:  # noqa: ANN401  (the client has no types)
-    """Return the name of a registered schema if it is ours, apart from comments; otherwise None."""
-    if text.references or text.schema_type not in (None, "AVRO"):
-        return None
-    found = schema_in(text.schema_str)
-    return None if found is None else name_of(found)
+    return SchemaRegistry(BoundedClient(client, timeout_s), SystemClock(), is_json=is_json)
 
 
 def _is_missing(error: Exception) -> bool:
