@@ -173,4 +173,7 @@ def _standardised(state: Mapping[str, NDArray[Any]], features: NDArray[Any]) -> 
     """Return features as RELAY standardises them now, without their trends."""
     deviations = np.sqrt(state["scaler.variance"])
     factors = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
-    return np.clip((features - state["scaler.mean"]) * factors, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    found: NDArray[np.float64] = np.clip(
+        (features - state["scaler.mean"]) * factors, -_MOST_DEVIATIONS, _MOST_DEVIATIONS
+    )
+    return found
