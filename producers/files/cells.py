@@ -128,7 +128,7 @@ def category_of(cell: Cell) -> Value:
     """
     if isinstance(cell, str):
         text = cell.strip()
-        if any(map(_is_surrogate, text)):
+        if not text.isascii() and any(map(_is_surrogate, text)):
             raise CellError(Fault.NOT_A_CATEGORY, f"{shown(cell)} is not UTF-8")
         return text or None
     if cell is None or cell != cell:  # noqa: PLR0124  (only NaN differs from itself)
@@ -329,7 +329,7 @@ class Classes:
         if not self._negative:
             self._negative = frozenset({text})
             return 0
-        known = f"{self.text(1)} (positive) nor {self.text(0)} (negative)"
+        known = f"{self.text(1)} (--positive) nor {self.text(0)} (--negative)"
         raise CellError(Fault.NOT_A_CLASS, f"{shown(cell)} is neither {known}")
 
     def text(self, label: int) -> str:

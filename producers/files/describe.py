@@ -12,7 +12,7 @@ import yaml
 from stream_app.backends.retention import LATE_MS, date, duration
 from stream_app.config.task_settings import MAX_HELD, JoinSettings
 from stream_app.config.values import DAY_MS, MAX_MS
-from stream_app.producers.files.cells import TimeUnit
+from stream_app.producers.files.cells import TimeUnit, class_text
 from stream_app.producers.files.figures import ColumnFigures, Delays, Kind, Pending
 from stream_app.producers.files.layout import NO_TIME, Example, FileOptions, Layout, decimal_comma_note, index_of
 from stream_app.producers.files.proposal import MAX_NAMED, Proposal, column_lines, propose, provisional_input
@@ -179,21 +179,30 @@ def _command(path: Path, options: FileOptions, *, has_wrong_rows: bool) -> str:
 
 
 def _hints(columns: Sequence[ColumnFigures], options: FileOptions) -> Iterator[str]:
-    """Yield columns that look like ids, times or labels, if no option names any."""
+    """Yield columns that look like ids, times or labels, if no option names any, and which label may be class 1."""
     if options.time is None and (times := [column.name for column in columns if column.kind is Kind.TIME]):
         yield f"--time may be, and --label-time: {', '.join(times)}"
-    if options.label is None:
+    if not options.positive and not options.negative:
         for column in columns:
-            values: Counter[Any] = column.numbers if column.kind is Kind.NUMBER else column.categories
-            if len(values) == 2:
-                rarer = min(values, key=lambda value: (values[value], str(value)))
-                text = f"{rarer:g}" if isinstance(rarer, float) else rarer
-                yield f"--label may be {shlex.quote(column.name)}, --positive {shlex.quote(text)}"
+            rarer = _rarer_of_two(column)
+            if rarer and options.label is None:
+                yield f"--label may be {shlex.quote(column.name)}, --positive {shlex.quote(rarer)}"
+            elif rarer and options.label == column.name and class_text(rarer) not in {"0", "1", "true", "false"}:
+                yield f"--positive may be {shlex.quote(rarer)}"
     if options.id is None:
         texts = (column for column in columns if column.kind is Kind.TEXT and not column.missing)
         ids = [column.name for column in texts if column.count == column.categories.total() == len(column.categories)]
         if ids:
             yield f"--id may be {', '.join(ids)}"
+
+
+def _rarer_of_two(column: ColumnFigures) -> str:
+    """Return the rarer value of a column that has two; empty if it has more or fewer."""
+    values: Counter[Any] = column.numbers if column.kind is Kind.NUMBER else column.categories
+    if len(values) != 2:
+        return ""
+    rarer = min(values, key=lambda value: (values[value], str(value)))
+    return f"{rarer:g}" if isinstance(rarer, float) else str(rarer)
 
 
 def _rounded_up(milliseconds: float) -> int:

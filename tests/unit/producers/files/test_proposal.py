@@ -132,3 +132,7 @@ def test_labels_times_and_ids_that_no_option_names_are_suggested(tmp_path: Path)
     output = CliRunner().invoke(cli.main, ["describe", str(path)]).stdout
     for line in ("--time may be, and --label-time: at", "--label may be fraud, --positive ja", "--id may be id"):
         assert f"#   {line}\n" in output
+    output = CliRunner().invoke(cli.main, ["describe", str(path), "--label", "fraud"]).stdout
+    assert "#   --positive may be ja\n" in output
+    output = CliRunner().invoke(cli.main, ["describe", str(path), "--label", "fraud", "--positive", "ja"]).stdout
+    assert "may be ja" not in output

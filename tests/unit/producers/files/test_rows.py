@@ -35,7 +35,7 @@ GOOD = "a,2024-01-01,1,yes,2024-01-02\n"
         ("b,2024-01-01,NaN,no,2024-01-02", "line 3, column amount: the value is missing"),
         ("b,01/02/2024,1,no,2024-01-02", "line 3, column at: '01/02/2024' is not a time in ISO 8601"),
         ("b,,1,no,2024-01-02", "line 3, column at: the time is missing"),
-        ("b,2024-01-01,1,maybe,2024-01-02", r"column y: 'maybe' is neither yes \(positive\) nor no \(negative\)"),
+        ("b,2024-01-01,1,maybe,2024-01-02", r"column y: 'maybe' is neither yes \(--positive\) nor no \(--negative\)"),
         ("b,2024-01-01,1,no,", "line 3, column known: the time is missing"),
         (",2024-01-01,1,no,2024-01-02", "line 3, column id: the id is empty"),
         (f"{'b' * 65},2024-01-01,1,no,2024-01-02", "line 3, column id: .* more than 64 bytes"),
