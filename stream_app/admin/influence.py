@@ -23,6 +23,9 @@ _NEAREST = 3
 _LARGEST = 1e6
 """Without a scaler, a network takes features within this."""
 
+_MOST_DEVIATIONS = 5.0
+"""A standardised feature is within this."""
+
 _KEPT = ("negative", "positive")
 """How the names of the queues of a learner begin, by class."""
 
@@ -129,8 +132,7 @@ def step_through(
         own = {names[k]: float(features[k]) for k in range(span.start, span.stop) if features[k]}
         columns.append(ColumnEffect(name, (example.values or {}).get(name), own, effects[name]))
     columns.sort(key=lambda one: -abs(one.effect))
-    seen = now["seen"][slot] if "scaler.mean" in now else np.clip(features, -_LARGEST, _LARGEST)
-    influence = Influence(stream.learner_names[number], columns, _nearest(now, seen))
+    influence = Influence(stream.learner_names[number], columns, _nearest(now, features, slot))
     values += _predictions(task, examples.rows(row + 1, len(examples)), labels.rows(before, len(labels)))
     return values, influence
 
@@ -148,15 +150,30 @@ def _effects(
     return {name: whole - one for name, one in zip(names, without, strict=True)}
 
 
-def _nearest(state: Mapping[str, NDArray[Any]], seen: Floats) -> Sequence[KeptExample]:
+def _nearest(state: Mapping[str, NDArray[Any]], features: Floats, slot: int) -> Sequence[KeptExample]:
     """Return the examples of each class's queue that are nearest, as the learner sees them."""
     found: list[KeptExample] = []
     for label, name in enumerate(_KEPT):
-        if f"{name}_examples" not in state:
+        if f"{name}_examples" in state:
+            kept, ids = state[f"{name}_examples"], state[f"{name}_ids"]
+            seen = state["seen"][slot] if "scaler.mean" in state else np.clip(features, -_LARGEST, _LARGEST)
+        elif f"ring.{name}.examples" in state:  # RELAY keeps examples as they came
+            raw, ids = state[f"ring.{name}.examples"], state[f"ring.{name}.ids"]
+            kept, seen = _standardised(state, raw), _standardised(state, features)
+        else:
             continue
-        kept, ids = state[f"{name}_examples"], state[f"{name}_ids"]
         distances = np.sqrt(((kept.astype(np.float64) - seen) ** 2).sum(axis=1))
         for row in np.argsort(distances, kind="stable")[:_NEAREST].tolist():
-            raw = ids[row, 1:].tobytes()[: int(ids[row, 0])]
-            found.append(KeptExample(raw.decode(errors="replace"), label, float(distances[row])))
+            id_ = ids[row, 1:].tobytes()[: int(ids[row, 0])]
+            found.append(KeptExample(id_.decode(errors="replace"), label, float(distances[row])))
+    return found
+
+
+def _standardised(state: Mapping[str, NDArray[Any]], features: NDArray[Any]) -> NDArray[np.float64]:
+    """Return features as RELAY standardises them now, without their trends."""
+    deviations = np.sqrt(state["scaler.variance"])
+    factors = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
+    found: NDArray[np.float64] = np.clip(
+        (features - state["scaler.mean"]) * factors, -_MOST_DEVIATIONS, _MOST_DEVIATIONS
+    )
     return found

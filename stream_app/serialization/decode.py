@@ -97,7 +97,8 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         known: Stream names that have numbers already; the names that are new in this batch are numbered after them.
 
     Returns:
-        n rows. Memory beside the input: 160 bytes for each row, and at most the size of the input.
+        n rows. Memory beside the input: 160 bytes for each row, and at most the size of the input;
+        of JSON, also the values in Avro.
     """
     cells = binary_column(values)
     n = len(cells)

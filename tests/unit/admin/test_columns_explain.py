@@ -19,10 +19,16 @@ COLUMNS: Mapping[str, Any] = {
 LAST = 30
 
 
-def _world(scaler: str, last: Mapping[str, Value]) -> World:
+RELAY: Mapping[str, Any] = {"method": "relay"}
+
+
+def _areba(scaler: str) -> Mapping[str, Any]:
+    return {"method": "areba", "budget": 6, "scaler": scaler}
+
+
+def _world(learner: Mapping[str, Any], last: Mapping[str, Value]) -> World:
     """Return an application that has learned from payments, and predicted one more in the middle of a batch."""
-    learners = {"areba": {"method": "areba", "budget": 6, "scaler": scaler}}
-    config = make_config(learners=learners, streams={"s0": {"columns": COLUMNS}})
+    config = make_config(learners={learner["method"]: learner}, streams={"s0": {"columns": COLUMNS}})
     world = World(config)
     for number in range(LAST + 5):
         country = "DE" if number % 3 else "FR"
@@ -48,7 +54,7 @@ def _score(world: World) -> float:
 def test_the_effect_of_a_column_is_exact(scaler: str) -> None:
     """Whoever blocks a payment must be able to say why: what the score would have been without this value."""
     last: Mapping[str, Value] = {"amount": 6.5, "age": 1, "country": "FR"}
-    world = _world(scaler, last)
+    world = _world(_areba(scaler), last)
     found = explain(world.application(), "s0", f"pay-{LAST}", 0)
     assert found.is_same, "the batch is cut at the example, which must not change a bit"
     assert found.influence is not None
@@ -57,15 +63,16 @@ def test_the_effect_of_a_column_is_exact(scaler: str) -> None:
     assert effects["country"].features == {"country=FR": 1.0}
     assert effects["amount"].features == {"amount": 6.5}
     for name in ("amount", "country"):  # the same history, and the value was missing
-        without = _score(_world(scaler, {**last, name: None}))
+        without = _score(_world(_areba(scaler), {**last, name: None}))
         assert effects[name].effect == _score(world) - without
     assert abs(effects["country"].effect) > 0.01
     assert list(found.influence.columns) == sorted(found.influence.columns, key=lambda one: -abs(one.effect))
 
 
-def test_the_kept_examples_near_it() -> None:
+@pytest.mark.parametrize("learner", [_areba("standard"), _areba("none"), RELAY], ids=["standard", "none", "relay"])
+def test_the_kept_examples_near_it(learner: Mapping[str, Any]) -> None:
     """A past payment that looks the same says more to an analyst than a weight."""
-    world = _world("standard", {"amount": 6, "age": 1, "country": "FR"})
+    world = _world(learner, {"amount": 6, "age": 1, "country": "FR"})
     found = explain(world.application(), "s0", f"pay-{LAST}", 0)
     assert found.influence is not None
     near = found.influence.nearest
@@ -77,7 +84,7 @@ def test_the_kept_examples_near_it() -> None:
     assert all((int(one.id[4:]) % 3 == 0) == (one.label == 1) for one in near)
     lines = list(found.lines())
     assert any(line.startswith("column country = 'FR' (country=FR 1): ") for line in lines)
-    assert found.to_plain()["influence"]["learner"] == "areba"
+    assert found.to_plain()["influence"]["learner"] == learner["method"]
 
 
 def test_a_stream_without_columns_has_no_influence() -> None:

@@ -15,12 +15,12 @@ from stream_app.cli.schemas import load_with_schemas, with_schemas
 from stream_app.client import ConfluentDecoder, WrongSchemaError
 from stream_app.config import Config, effective, load
 from stream_app.errors import ConfigurationError
-from stream_app.records import Example, Mark, Prediction, Side
+from stream_app.records import Example, Label, Mark, Prediction, Side
 from stream_app.serialization import codec
 from stream_app.serialization.avro import newest
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.public_types import PUBLIC_TYPES
-from stream_app.serialization.wire_format import confluent, format_of, name_of
+from stream_app.serialization.wire_format import confluent, confluent_json, format_of, name_of
 from tests.support.documents import ROOT, blocks
 from tests.support.formats.schema_registry import Registry, serving
 from tests.support.kafka.waiting import wait_until
@@ -103,6 +103,27 @@ def test_bytes_of_confluents_serializer() -> None:
     assert decoder.decode(value) == example
     with pytest.raises(WrongSchemaError, match="looks like Avro single-object encoding"):
         decoder.decode(codec.encode(prediction))
+
+
+def test_bytes_of_confluents_json_serializer() -> None:
+    """Confluent's JSON serializer writes what the worker reads, and its deserializer reads what we write."""
+    pytest.importorskip("msgspec", reason="areba[json] is not installed")
+    json_schema = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+    client = _client()
+    serializer = json_schema.JSONSerializer(schemas.json_sources()["example", 1], client)
+    context = serialization.SerializationContext("examples", serialization.MessageField.VALUE)
+    value = serializer({"stream": "pumps", "id": "1", "features": [0.5]}, context)
+    own = SchemaRegistry(client, ManualClock(), is_json=True)
+    wire_format = confluent_json(own.schema_ids(topics_of(Config().topics), newest(), registers=True))
+    assert codec.decode_one(value, wire_format) == Example("pumps", "1", (0.5,))
+    assert decode([value], Side.EXAMPLES, DecodeLimits(wire_format=wire_format)).reasons.tolist() == [0]
+    assert set(wire_format.written) == set(PUBLIC_TYPES)
+    label = codec.encode(Label("pumps", "1", 1), wire_format)
+    deserializer = json_schema.JSONDeserializer(schemas.json_sources()["label", 1], schema_registry_client=client)
+    context = serialization.SerializationContext("labels", serialization.MessageField.VALUE)
+    assert deserializer(label, context) == {"stream": "pumps", "id": "1", "label": 1}
+    avro_ids = SchemaRegistry(client, ManualClock()).schema_ids(topics_of(Config().topics), newest())
+    assert avro_ids == {}, "JSON Schemas are no schemas in Avro"
 
 
 def test_versions_with_other_comments_are_ours() -> None:
