@@ -66,6 +66,7 @@ OUTCOMES = st.builds(
     st.none() | TEXTS,
     st.none() | SHARES,
     st.none() | SHARES,
+    st.none() | st.integers(0, 1),
     st.none() | LONGS,
     st.none() | LONGS,
     st.none() | LONGS,
