@@ -18,5 +18,6 @@ def worker_extra(command: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package == "stream_app":
             raise
-        sys.stderr.write(f"{command}: this needs the package {package}: pip install 'areba[worker]'\n")
+        text = f"{command}: this needs the package {package}: pip install 'areba[worker]'"
+        print(text, file=sys.stderr)  # noqa: T201  (`terminal.say` needs packages of the extra, too)
         sys.exit(2)

@@ -30,6 +30,7 @@ PACKAGE = Path(__file__).parents[1]
 
 _CONSTANTS = (
     "record_columns.py",
+    "arrays.py",
     "records.py",
     "join/constants.py",
     "join/input.py",
