@@ -185,6 +185,7 @@ def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: s
         prediction.learner,
         prediction.score,
         prediction.probability,
+        prediction.predicted_class,
         delay_ms,
         *offsets,
         cause.time_ms,
