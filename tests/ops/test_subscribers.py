@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ops.keeper import KeptProcess
 from ops.local_kafka.cluster import LocalKafka
 from tests.support.documents import ROOT, blocks
 from tests.support.kafka.published import publish
@@ -57,18 +58,22 @@ def test_the_node_program_reads_what_is_committed(own_kafka: LocalKafka, tmp_pat
 
 def _first_lines(folder: Path, environment: dict[str, str]) -> Sequence[str]:
     """Run the program, which does not end, until it has printed as many lines as are expected, or for a minute."""
-    command = ["node", "alerts.mjs"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        limit = threading.Timer(60.0, process.kill)
-        limit.start()
-        found: list[str] = []
-        for line in process.stdout or ():
-            if not line.startswith("{"):  # kafkajs logs to standard output
-                found.append(line.strip())
-            if len(found) == len(ALERTS):
-                break
-        limit.cancel()
-        process.kill()
+    program = KeptProcess(
+        ["node", "alerts.mjs"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    limit = threading.Timer(60.0, program.kill)
+    limit.start()
+    found: list[str] = []
+    for line in program.stdout or ():
+        if not line.startswith("{"):  # kafkajs logs to standard output
+            found.append(line.strip())
+        if len(found) == len(ALERTS):
+            break
+    limit.cancel()
+    program.end(10.0)
     return found
