@@ -58,22 +58,18 @@ def test_the_node_program_reads_what_is_committed(own_kafka: LocalKafka, tmp_pat
 
 def _first_lines(folder: Path, environment: dict[str, str]) -> Sequence[str]:
     """Run the program, which does not end, until it has printed as many lines as are expected, or for a minute."""
-    program = KeptProcess(
-        ["node", "alerts.mjs"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    limit = threading.Timer(60.0, program.kill)
-    limit.start()
-    found: list[str] = []
-    for line in program.stdout or ():
-        if not line.startswith("{"):  # kafkajs logs to standard output
-            found.append(line.strip())
-        if len(found) == len(ALERTS):
-            break
-    limit.cancel()
-    program.end(10.0)
+    command = ["node", "alerts.mjs"]
+    with KeptProcess(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as program:
+        limit = threading.Timer(60.0, program.kill)
+        limit.start()
+        found: list[str] = []
+        for line in program.stdout or ():
+            if not line.startswith("{"):  # kafkajs logs to standard output
+                found.append(line.strip())
+            if len(found) == len(ALERTS):
+                break
+        limit.cancel()
+        program.end(10.0)
     return found
