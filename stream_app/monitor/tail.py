@@ -20,7 +20,7 @@ from stream_app.backends.retention import deleted_text
 from stream_app.config import Topics, or_nearest
 from stream_app.errors import ConfigurationError, TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.record_columns import RawRecords
-from stream_app.records import Example, Mark, Outcome, Prediction, stream_of_key
+from stream_app.records import Example, Mark, stream_of_key
 from stream_app.serialization.codec import decode_one, may_have
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.wire_format import WireFormat
@@ -250,6 +250,10 @@ def document(found: Found, wire_format: WireFormat | None = None) -> dict[str, A
     return plain | _content(row.value, wire_format)
 
 
+_SINGLES = ("score", "probability", "threshold")
+"""Fields of predictions and outcomes that are float32."""
+
+
 def _content(value: bytes | None, wire_format: WireFormat | None) -> dict[str, Any]:
     """Return the type and the fields of a value, or its bytes in base64 and why they cannot be decoded."""
     if value is None:
@@ -261,9 +265,10 @@ def _content(value: bytes | None, wire_format: WireFormat | None) -> dict[str, A
     fields = {name: _plain(field) for name, field in asdict(record).items()}
     if isinstance(record, Mark):
         fields["kind"] = record.kind.name.lower()
-    if isinstance(record, Prediction | Outcome) and record.score is not None:
-        fields["score"] = _single(record.score)
-        fields["probability"] = _single(record.probability or 0.0)
+    for name in _SINGLES:
+        number = getattr(record, name, None)
+        if number is not None:
+            fields[name] = _single(number)
     if isinstance(record, Example):
         fields["features"] = [_single(feature) for feature in record.features]
         if record.values is None:

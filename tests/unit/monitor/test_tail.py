@@ -1,15 +1,17 @@
 """What `areba tail` prints, over the in-process log."""
 
 import json
+from dataclasses import replace
 from itertools import islice
 
+import numpy as np
 import pytest
 
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.monitor import tail as module
 from stream_app.monitor.tail import TOPIC_NAMES, Wanted, arriving, document, newest, topic_named
-from stream_app.records import Example, Mark, MarkKind
-from stream_app.serialization.codec import encode, encode_unchecked
+from stream_app.records import Example, Mark, MarkKind, Prediction
+from stream_app.serialization.codec import decode_one, encode, encode_unchecked
 from tests.support.world import World, started, take_turns, world_after
 
 
@@ -91,6 +93,18 @@ def test_every_topic_has_documents(world: World) -> None:
         "dead-letters": {"Example", None},
         "progress": {"Commit", "Act"},
     }
+
+
+def test_a_number_is_as_short_as_it_was_written(world: World) -> None:
+    """A float32 that is printed as a double looks like noise: 0.30000001192092896."""
+    numbers = {"score": np.float32(0.7), "probability": np.float32(0.1), "threshold": np.float32(0.3)}
+    [found], _ = newest(world.cluster, world.config.topics.predictions, Wanted(limit=1))
+    prediction = decode_one(found.row.value or b"")
+    assert isinstance(prediction, Prediction)
+    changed = replace(prediction, **{name: float(number) for name, number in numbers.items()})  # type: ignore[arg-type]
+    row = found.row._replace(value=encode(changed))
+    shown = document(found._replace(row=row))["value"]
+    assert {name: shown[name] for name in numbers} == {"score": 0.7, "probability": 0.1, "threshold": 0.3}
 
 
 def test_names_of_topics(world: World) -> None:
