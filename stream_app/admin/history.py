@@ -27,7 +27,7 @@ from stream_app.live.live_task import LiveTask
 from stream_app.live.snapshot_writer import SnapshotTimes
 from stream_app.live.task_request import TaskRequest, Writer
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, Act, Commit
+from stream_app.progress_records import CONFIGURATION, Act, Commit
 from stream_app.recovery.changelog import manifests_of
 from stream_app.recovery.restore import Pause, Restore
 from stream_app.recovery.restore_request import Logs, Times

@@ -25,7 +25,7 @@ from stream_app.backends.topics import largest_batch_bytes, problems_of
 from stream_app.config import Config, Topics
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ErrorCode, StateError, TopicError
-from stream_app.records import CONFIGURATION, SKIP, Act, Commit
+from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.changelog import load, manifests_of
 from stream_app.recovery.refusals import HINT_SKIP, HINT_STOP, check_topic_ids, progress_lost
 from stream_app.snapshot.identity import other_rules

@@ -23,8 +23,9 @@ from stream_app.config import Config, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import RawRecords
-from stream_app.records import Act, Commit, Example, Mark, MarkKind, Outcome, Prediction
+from stream_app.records import Example, Mark, MarkKind, Outcome, Prediction
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import id_digest
 from stream_app.serialization.wire_format import WireFormat, format_of

@@ -16,7 +16,7 @@ from stream_app.config import MAX_HELD
 from stream_app.errors import ConfigurationError
 from stream_app.pipeline.leftovers import Leftovers
 from stream_app.pipeline.task import Task
-from stream_app.records import RESET, Act
+from stream_app.progress_records import RESET, Act
 
 
 def reset(application: Application, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:

@@ -14,7 +14,7 @@ from stream_app.admin.progress.writer import progress_writer
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.reading import finish
 from stream_app.errors import ErrorCode, StateError
-from stream_app.records import SKIP, Act, Commit
+from stream_app.progress_records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
 from stream_app.recovery.progress_script import SCRIPT_RECORDS
 from stream_app.snapshot.skipped_inputs import Gap, Offsets

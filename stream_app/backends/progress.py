@@ -13,7 +13,8 @@ from stream_app.backends.base import Cluster, LogReader, TopicInfo, TopicPartiti
 from stream_app.backends.reading import finish, read_in_steps
 from stream_app.config import Topics
 from stream_app.errors import StateError, TopicError, UndecodableError, WrongSchemaError
-from stream_app.records import Act, Commit, Header
+from stream_app.progress_records import Act, Commit
+from stream_app.records import Header
 from stream_app.serialization import codec
 
 TAIL_OFFSETS = 1_000

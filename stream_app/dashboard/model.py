@@ -13,7 +13,8 @@ from stream_app.dashboard.decisions import StreamDecisions
 from stream_app.dashboard.series import Series
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.model import MAX_REASONS, LiveModel
-from stream_app.records import Act, Commit, Metric, Outcome, Prediction
+from stream_app.progress_records import Act, Commit
+from stream_app.records import Metric, Outcome, Prediction
 
 MAX_POINTS = 300
 """Rows of a curve; a chart on a usual screen is about 600 pixels wide."""

@@ -17,8 +17,9 @@ from stream_app.live.task_request import TaskRequest
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.transaction_bounds import Room
+from stream_app.progress_records import ADOPT, CONFIGURATION, SNAPSHOT, STOP, Act, Commit
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.records import ADOPT, CONFIGURATION, SNAPSHOT, STOP, Act, Commit, Reason, Side
+from stream_app.records import Reason, Side
 from stream_app.serialization.wire_format import new_schema_ids
 from stream_app.snapshot.format import snapshots_text
 from stream_app.snapshot.identity import RULES

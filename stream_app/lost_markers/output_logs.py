@@ -15,7 +15,8 @@ from stream_app.backends.base import Ends, LogReader, TopicPartition
 from stream_app.backends.reading import read_in_steps
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import REPAIR, Act, Commit, Header
+from stream_app.progress_records import REPAIR, Act, Commit
+from stream_app.records import Header
 from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.identity import output_id
 

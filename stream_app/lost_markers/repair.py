@@ -9,8 +9,8 @@ from stream_app import __version__
 from stream_app.errors import ErrorCode, StateError
 from stream_app.lost_markers.output_logs import Window, repair_text
 from stream_app.lost_markers.settle import Settled
+from stream_app.progress_records import REPAIR, SNAPSHOT, Act, Commit
 from stream_app.record_columns import OutputRecords, concatenated, concatenated_headers
-from stream_app.records import REPAIR, SNAPSHOT, Act, Commit
 
 
 @dataclass(frozen=True, slots=True)

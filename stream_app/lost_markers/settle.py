@@ -29,7 +29,7 @@ from stream_app.backends.reading import read_in_steps
 from stream_app.lost_markers.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, windows_of
 from stream_app.lost_markers.sweeps import SWEEP_KEY
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import ADOPT, IMPORT, REPAIR, RESET, SKIP, Act, Commit
+from stream_app.progress_records import ADOPT, IMPORT, REPAIR, RESET, SKIP, Act, Commit
 
 _BY_OPERATORS = frozenset({RESET, IMPORT, SKIP})
 """Acts that commands write, one at a time; they belong to no transaction of a worker."""

@@ -18,8 +18,8 @@ from stream_app.errors import (
     UnknownOutcomeError,
     WrongSchemaError,
 )
+from stream_app.progress_records import Commit
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Commit
 from stream_app.serialization import codec
 
 LOGGER = logging.getLogger("areba.recovery")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.monitor.figures import LiveFigures, StreamFigures
-from stream_app.records import Act, Commit, Metric, Outcome, OutcomeKind, Prediction
+from stream_app.progress_records import Act, Commit
+from stream_app.records import Metric, Outcome, OutcomeKind, Prediction
 
 MAX_STREAMS = 1_000
 """Streams that are kept by default: with 16 learners each, some 20 MB."""

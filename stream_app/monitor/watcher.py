@@ -9,8 +9,9 @@ from stream_app.config import Config
 from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.monitor.figures import LiveFigures
 from stream_app.monitor.model import LiveModel
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import RawRecords
-from stream_app.records import Act, Commit, Metric, Outcome, Prediction, stream_of_key
+from stream_app.records import Metric, Outcome, Prediction, stream_of_key
 from stream_app.serialization.avro import Record
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import DeadLetterRecord

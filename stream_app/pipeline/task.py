@@ -25,22 +25,9 @@ from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
 from stream_app.pipeline.transaction_bounds import Room, costs_of, fitting
+from stream_app.progress_records import ADOPT, CONFIGURATION, IMPORT, REPAIR, RESET, SKIP, SNAPSHOT, STOP, Act
 from stream_app.record_columns import RawRecords
-from stream_app.records import (
-    ADOPT,
-    CONFIGURATION,
-    IMPORT,
-    REPAIR,
-    RESET,
-    SKIP,
-    SNAPSHOT,
-    STOP,
-    Act,
-    Cause,
-    Kind,
-    Reason,
-    Side,
-)
+from stream_app.records import Cause, Kind, Reason, Side
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of

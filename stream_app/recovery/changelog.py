@@ -15,7 +15,7 @@ from stream_app.config import TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
-from stream_app.records import Act
+from stream_app.progress_records import Act
 from stream_app.snapshot.format import (
     CHUNK_BYTES,
     MANIFEST_SUFFIX,

@@ -17,7 +17,7 @@ from stream_app.live.task_request import TaskRequest
 from stream_app.lost_markers.output_logs import deleted_outputs
 from stream_app.lost_markers.settle import Settled, settle
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import CONFIGURATION, SKIP, Act, Commit
+from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.refusals import check_topic_ids, progress_lost
 from stream_app.recovery.restore_request import Logs, RestoreReport
 from stream_app.snapshot.skipped_inputs import Gap

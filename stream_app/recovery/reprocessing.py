@@ -12,7 +12,7 @@ from stream_app.live.position import Anchor, CommitPoint
 from stream_app.live.restored_state import RestoredState
 from stream_app.live.task_request import TaskRequest
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
-from stream_app.records import REPAIR, SKIP, SNAPSHOT, STOP, Act, Commit
+from stream_app.progress_records import REPAIR, SKIP, SNAPSHOT, STOP, Act, Commit
 from stream_app.recovery.restore_request import RestoreReport
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.parts import WholeActs

@@ -28,7 +28,7 @@ from stream_app.live.snapshot_writer import SnapshotWriter
 from stream_app.live.task_request import TaskRequest
 from stream_app.lost_markers.repair import Repair, repair_of
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, Act, Commit
+from stream_app.progress_records import CONFIGURATION, Act, Commit
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
 from stream_app.recovery.progress_script import ProgressScript, Script

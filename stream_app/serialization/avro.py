@@ -21,7 +21,8 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 from stream_app import schemas
 from stream_app.arrays import Bytes
 from stream_app.jit.compiler import compiled, inlined_without_refcounts
-from stream_app.records import Act, Commit, Example, Label, Mark, Metric, Outcome, Prediction
+from stream_app.progress_records import Act, Commit
+from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
 
 Record: TypeAlias = Example | Label | Mark | Prediction | Outcome | Metric | Commit | Act
 Int: TypeAlias = int | np.signedinteger[Any]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 
 RULES = 1
 """Version of the rules that decide results; increased whenever a change of areba changes a result.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stream_app.errors import StateError
-from stream_app.records import Act, Commit
+from stream_app.progress_records import Act, Commit
 
 PART_CHARACTERS = 120_000
 """At most 480,000 bytes in UTF-8: half of what a broker accepts by default."""

@@ -13,17 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from stream_app.config import TaskSettings, Topics
-from stream_app.records import (
-    CONFIGURATION,
-    IMPORT,
-    RESET,
-    STOP,
-    Act,
-    Mark,
-    Outcome,
-    Prediction,
-    Side,
-)
+from stream_app.progress_records import CONFIGURATION, IMPORT, RESET, STOP, Act
+from stream_app.records import Mark, Outcome, Prediction, Side
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.stops import Stop

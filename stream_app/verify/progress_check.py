@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from stream_app.errors import StateError
-from stream_app.records import CONFIGURATION, SKIP, Act, Commit
+from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.verify.results import Code, Findings

@@ -11,19 +11,8 @@ from stream_app.backends.progress import newest_records
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import TaskSettings, Topics
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import (
-    MAX_ID_BYTES,
-    MAX_STREAM_BYTES,
-    SNAPSHOT,
-    Act,
-    Commit,
-    Example,
-    Label,
-    Mark,
-    MarkKind,
-    Reason,
-    Side,
-)
+from stream_app.progress_records import SNAPSHOT, Act, Commit
+from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.codec import decode_input, decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,

@@ -16,8 +16,8 @@ from stream_app.lost_markers.open_transactions import OpenTransactions
 from stream_app.lost_markers.output_logs import OutputLogs
 from stream_app.lost_markers.repair import Repair
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
+from stream_app.progress_records import SNAPSHOT, Act, Commit
 from stream_app.record_columns import OutputRecords
-from stream_app.records import SNAPSHOT, Act, Commit
 from stream_app.recovery.changelog import find_snapshots
 from stream_app.recovery.restore_request import Logs
 from stream_app.serialization import codec

@@ -8,8 +8,9 @@ from stream_app.live.live_task import ComputedBatch, ProcessedBatch
 from stream_app.pipeline import merge
 from stream_app.pipeline.outputs import DEAD_LETTERS
 from stream_app.pipeline.transaction_bounds import Room
+from stream_app.progress_records import STOP, Act
 from stream_app.record_columns import OutputRecords
-from stream_app.records import STOP, Act, Reason
+from stream_app.records import Reason
 from stream_app.snapshot.parts import whole_acts
 from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from stream_app.backends.base import TopicPartition
 from stream_app.lost_markers.sweeps import SWEEP_KEY
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 from tests.chaos.members import OF_TASK, RESTARTING, ChaosError, Life, lines_of
 from tests.support.kafka.application import App

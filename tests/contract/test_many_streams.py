@@ -10,7 +10,8 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.retention import FOREVER
 from stream_app.backends.topics import plan
 from stream_app.config import Config, TaskSettings
-from stream_app.records import CONFIGURATION, Act, Commit, Example, Label, Prediction
+from stream_app.progress_records import CONFIGURATION, Act, Commit
+from stream_app.records import Example, Label, Prediction
 from stream_app.serialization import codec
 from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts

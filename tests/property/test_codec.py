@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_app.errors import UndecodableError
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import Decoded
 from stream_app.records import (
-    Act,
-    Commit,
     Example,
     Label,
     Mark,

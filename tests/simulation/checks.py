@@ -17,8 +17,8 @@ from stream_app.live.breaker import Breaker
 from stream_app.pipeline.leftovers import Leftovers
 from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
+from stream_app.progress_records import CONFIGURATION, IMPORT, RESET, SKIP, STOP, Act, Commit
 from stream_app.record_columns import RawRecords
-from stream_app.records import CONFIGURATION, IMPORT, RESET, SKIP, STOP, Act, Commit
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.imported_state import ImportedModel

@@ -17,20 +17,9 @@ from stream_app.pipeline import merge
 from stream_app.pipeline import stream as stream_module
 from stream_app.pipeline.outputs import GENESIS, chain_digest
 from stream_app.pipeline.task import Task
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import RawRecords
-from stream_app.records import (
-    Act,
-    Commit,
-    Example,
-    Header,
-    Label,
-    Mark,
-    MarkKind,
-    Metric,
-    Operation,
-    Outcome,
-    Prediction,
-)
+from stream_app.records import Example, Header, Label, Mark, MarkKind, Metric, Operation, Outcome, Prediction
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import RULES
 from stream_app.verify import verify

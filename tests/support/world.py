@@ -19,7 +19,8 @@ from stream_app.errors import (
     UnknownOutcomeError,
 )
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import Act, Commit, Example, Label, Mark, MarkKind
+from stream_app.progress_records import Act, Commit
+from stream_app.records import Example, Label, Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.wire_format import format_of
 from stream_app.task_state import TaskState

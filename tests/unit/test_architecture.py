@@ -15,6 +15,7 @@ APPLICATION = ROOT / "stream_app"
 OPEN_TO_ALL = frozenset(
     {
         "arrays",
+        "progress_records",
         "records",
         "record_columns",
         "errors",
@@ -37,6 +38,7 @@ PURE = frozenset(
         "jit",
         "config",
         "arrays",
+        "progress_records",
         "records",
         "record_columns",
         "errors",

@@ -7,7 +7,7 @@ from stream_app.backends.progress import absent_text, last_records, partitions_o
 from stream_app.backends.reading import finish, rows_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.records import Act, Commit
+from stream_app.progress_records import Act, Commit
 from stream_app.recovery.changelog import find_snapshots
 from stream_app.snapshot.format import Snapshot
 

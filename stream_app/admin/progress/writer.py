@@ -26,8 +26,8 @@ from stream_app.backends.reading import READ_TIMEOUT_S, rows_of
 from stream_app.errors import ErrorCode, FencedError, StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.lost_markers.settle import settle
 from stream_app.lost_markers.sweeps import sweep
+from stream_app.progress_records import Act
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Act
 from stream_app.recovery.restore import OPEN_TRANSACTION_S
 from stream_app.serialization import codec
 from stream_app.worker.round_transaction import logs_of, output_ids

@@ -16,7 +16,7 @@ from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError
 from stream_app.pipeline.stream_state import without_seen
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, IMPORT, Act
+from stream_app.progress_records import CONFIGURATION, IMPORT, Act
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.model_file import ModelFile, digest_of

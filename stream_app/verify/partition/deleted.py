@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.retention import deleted_text
 from stream_app.config import Topics
-from stream_app.records import Act, Commit
+from stream_app.progress_records import Act, Commit
 from stream_app.verify.results import Code, Findings
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.config import Config
 from stream_app.errors import StateError
-from stream_app.records import CONFIGURATION, REPAIR, RESET, Act, Commit, Metric, Outcome, Prediction, Side
+from stream_app.progress_records import CONFIGURATION, REPAIR, RESET, Act, Commit
+from stream_app.records import Metric, Outcome, Prediction, Side
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.stops import stopped_text
 from stream_app.verify.audit import NOTHING_DELETED, PartitionAudit

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from stream_app import __version__
 from stream_app.errors import ConfigurationError
 from stream_app.pipeline.task import Task
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.snapshot.format import FORMAT as SNAPSHOT_FORMAT
 from stream_app.snapshot.format import Manifest, snapshot_key
 from stream_app.snapshot.segments import Blob, Book

@@ -7,7 +7,7 @@ all stages compares every byte of every output, and so every outcome and every m
 from collections.abc import Iterator
 
 from stream_app.config import Topics
-from stream_app.records import Act, Commit
+from stream_app.progress_records import Act, Commit
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.start import Start
 from stream_app.verify.topic_reader import PartitionReader

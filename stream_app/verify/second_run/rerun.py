@@ -19,8 +19,9 @@ from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
+from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header
+from stream_app.records import Header
 from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.partition.deleted import Fate, Horizon

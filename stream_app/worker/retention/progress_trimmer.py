@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stream_app.backends.base import Answer, Clock, Cluster, LogReader, TopicPartition
 from stream_app.errors import ArebaError, TopicError, UnknownOutcomeError
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 
 TRIM_INTERVAL_S = 60.0

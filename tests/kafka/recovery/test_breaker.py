@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
-from stream_app.records import SNAPSHOT, Act, Commit, Side
+from stream_app.progress_records import SNAPSHOT, Act, Commit
+from stream_app.records import Side
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import WorkerProcess, areba, workers
 from tests.support.kafka.progress import Progress

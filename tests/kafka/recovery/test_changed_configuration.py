@@ -7,7 +7,8 @@ import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import ConfigurationError
-from stream_app.records import SNAPSHOT, Act, Prediction
+from stream_app.progress_records import SNAPSHOT, Act
+from stream_app.records import Prediction
 from stream_app.serialization import codec
 from tests.kafka.recovery.applications import SECTIONS, STREAMS
 from tests.support.kafka.application import App

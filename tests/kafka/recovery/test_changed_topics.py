@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.base import TopicPartition
-from stream_app.records import RESET, Act
+from stream_app.progress_records import RESET, Act
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify

@@ -18,8 +18,9 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import ErrorCode, StateError
+from stream_app.progress_records import Commit
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.records import Commit, Prediction
+from stream_app.records import Prediction
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker

@@ -28,8 +28,9 @@ from stream_app.errors import (
 )
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.progress_records import Act
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Act, Side
+from stream_app.records import Side
 from stream_app.serialization import codec
 from stream_app.snapshot.format import SNAPSHOT_KEY, Manifest, parse_snapshots
 from stream_app.task_state import TaskState

@@ -4,7 +4,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from stream_app.records import Commit, Example, Outcome, Prediction
+from stream_app.progress_records import Commit
+from stream_app.records import Example, Outcome, Prediction
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from tests.support.verified_log import TOPICS, Log, Stored, where

@@ -3,7 +3,7 @@
 from typing import Any
 
 from stream_app.backends.base import TopicPartition
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.worker.worker import Worker
 from tests.support.world import BREAKER, PARTITIONS, World, all_at, make_config, started, take_turns
 

@@ -1,6 +1,6 @@
 """Decode values of the progress topic."""
 
-from stream_app.records import Act, Commit
+from stream_app.progress_records import Act, Commit
 from stream_app.serialization import codec
 
 

@@ -11,8 +11,8 @@ from stream_app.backends.base import TopicPartition
 from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import RawRecords
-from stream_app.records import Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.parts import WholeActs
 from tests.support.kafka.application import App

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from stream_app.backends.base import TopicPartition
-from stream_app.records import Act, Commit
+from stream_app.progress_records import Act, Commit
 from stream_app.serialization import codec
 from tests.support.kafka.application import App
 from tests.support.kafka.topics import reading

@@ -14,7 +14,8 @@ from stream_app.admin.saved_models.export_models import file_name
 from stream_app.admin.saved_models.import_backup import import_all
 from stream_app.backends.partitioner import partition_of
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
-from stream_app.records import IMPORT, Act, Example, Label
+from stream_app.progress_records import IMPORT, Act
+from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.snapshot.model_file import ModelFile
 from stream_app.verify.verify import verify

@@ -18,8 +18,9 @@ from stream_app.backends.reading import Take, read_in_steps
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, ErrorCode, TopicError
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Act, Commit, Example, Label
+from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from tests.support.damages.world import (

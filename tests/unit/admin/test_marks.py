@@ -20,8 +20,9 @@ from stream_app.backends.partitioner import partition_of as java_partition_of
 from stream_app.config import Config, LimitSettings
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.pipeline import merge
+from stream_app.progress_records import Commit
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.records import Commit, Mark, MarkKind
+from stream_app.records import Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, cut_digests, id_digest
 

@@ -16,7 +16,7 @@ from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError
-from stream_app.records import IMPORT, RESET, SKIP, Act, Commit
+from stream_app.progress_records import IMPORT, RESET, SKIP, Act, Commit
 from stream_app.task_state import TaskState
 from stream_app.verify.verify import verify
 from tests.contract.backends import outputs

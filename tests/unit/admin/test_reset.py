@@ -15,7 +15,8 @@ from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.live.buffers import NO_RECORDS
 from stream_app.pipeline.task import Task
-from stream_app.records import RESET, Act, Example, Label, Metric, Outcome
+from stream_app.progress_records import RESET, Act
+from stream_app.records import Example, Label, Metric, Outcome
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code

@@ -13,8 +13,8 @@ from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import ErrorCode, StateError
+from stream_app.progress_records import SKIP, Act, Commit
 from stream_app.record_columns import OutputRecords
-from stream_app.records import SKIP, Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.task_state import TaskState

@@ -12,7 +12,7 @@ from stream_app.admin.saved_models.import_model import import_model
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
-from stream_app.records import IMPORT, Act, Commit
+from stream_app.progress_records import IMPORT, Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.model_file import digest_of

@@ -15,7 +15,7 @@ from stream_app.cli.clients import try_consumer, with_source
 from stream_app.cli.preflight import CLOCK_TOLERANCE_MS, Level, Result, preflight
 from stream_app.config import Config, load
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 from tests.support.brokers import AdministeredBroker
 

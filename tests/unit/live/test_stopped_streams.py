@@ -7,7 +7,8 @@ from stream_app.backends.clock import ManualClock
 from stream_app.config import BreakerSettings
 from stream_app.live.breaker import Breaker
 from stream_app.pipeline.steps.routed import Judged
-from stream_app.records import STOP, Act, Commit, Example, Label, Mark, MarkKind, Outcome
+from stream_app.progress_records import STOP, Act, Commit
+from stream_app.records import Example, Label, Mark, MarkKind, Outcome
 from stream_app.serialization import codec
 from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState

@@ -8,7 +8,7 @@ from stream_app.backends.memory.log_reader import EmbeddedLogReader
 from stream_app.config import Config
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
 from stream_app.lost_markers.settle import find_attempts
-from stream_app.records import ADOPT, CONFIGURATION, RESET, Act, Commit
+from stream_app.progress_records import ADOPT, CONFIGURATION, RESET, Act, Commit
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, START
 from stream_app.task_state import TaskState

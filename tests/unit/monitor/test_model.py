@@ -7,7 +7,8 @@ import pytest
 from ops.demo.curves import CurveModel
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.model import MAX_REASONS, WINDOW_S, LiveModel
-from stream_app.records import Commit, Outcome, Prediction
+from stream_app.progress_records import Commit
+from stream_app.records import Outcome, Prediction
 from stream_app.snapshot.stops import stopped_text
 from tests.support.formats.metrics import metric
 

@@ -11,7 +11,7 @@ from stream_app.errors import TopicError
 from stream_app.monitor import watcher as module
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.watcher import Watcher
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization.codec import encode
 from tests.support.formats.metrics import metric
 from tests.support.world import World, started, take_turns, world_after

@@ -15,20 +15,9 @@ from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.pipeline.outputs import bytes_of
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import METRIC_BYTES, TRANSACTION, WINDOW_BYTES, Room
+from stream_app.progress_records import CONFIGURATION, RESET, SNAPSHOT, Act
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.records import (
-    CONFIGURATION,
-    DEAD_LETTER_BYTES,
-    RESET,
-    SNAPSHOT,
-    Act,
-    Label,
-    Mark,
-    MarkKind,
-    Metric,
-    MetricWindow,
-    Outcome,
-)
+from stream_app.records import DEAD_LETTER_BYTES, Label, Mark, MarkKind, Metric, MetricWindow, Outcome
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.verify.verify import verify

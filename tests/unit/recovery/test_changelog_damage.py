@@ -11,7 +11,7 @@ from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.log import LogTransaction, TransactionState
 from stream_app.errors import ErrorCode, StateError
-from stream_app.records import SNAPSHOT, Act, Commit
+from stream_app.progress_records import SNAPSHOT, Act, Commit
 from stream_app.recovery.restore import OPEN_TRANSACTION_S
 from stream_app.serialization import codec
 from stream_app.snapshot.format import SNAPSHOT_KEY, snapshots_text

@@ -15,7 +15,7 @@ from stream_app.backends.progress import partitions_of
 from stream_app.backends.topics import plan
 from stream_app.cli.topic_setup import check_topics
 from stream_app.errors import ErrorCode, StateError, TopicError
-from stream_app.records import CONFIGURATION, Act, Commit
+from stream_app.progress_records import CONFIGURATION, Act, Commit
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code

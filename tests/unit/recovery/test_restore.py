@@ -13,7 +13,8 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.records import Act, Commit, Example
+from stream_app.progress_records import Act, Commit
+from stream_app.records import Example
 from stream_app.recovery import progress_script
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState

@@ -13,7 +13,7 @@ from stream_app.errors import (
     ErrorCode,
     StateError,
 )
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.worker import restorer

@@ -6,7 +6,7 @@ import pytest
 
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.errors import ErrorCode
-from stream_app.records import RESET, Act
+from stream_app.progress_records import RESET, Act
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code

@@ -15,10 +15,9 @@ import pytest
 from stream_app import schemas
 from stream_app.arrays import pack_id
 from stream_app.errors import UndecodableError, WrongSchemaError
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import Decoded
 from stream_app.records import (
-    Act,
-    Commit,
     Example,
     Kind,
     Label,

@@ -6,7 +6,7 @@ from stream_app.admin.progress.reading import named_snapshots
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.progress import TAIL_OFFSETS
 from stream_app.errors import StateError
-from stream_app.records import SNAPSHOT, Act
+from stream_app.progress_records import SNAPSHOT, Act
 from stream_app.serialization import codec
 from stream_app.snapshot.format import SNAPSHOT_KEY, Location, Snapshot, parse_snapshots, snapshots_text
 from tests.support.world import World

@@ -7,7 +7,7 @@ import pytest
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.models import Application, rebuild
 from stream_app.errors import ErrorCode, StateError
-from stream_app.records import CONFIGURATION, Act, Commit
+from stream_app.progress_records import CONFIGURATION, Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.parts import PART_CHARACTERS, WholeActs, in_parts, whole_acts
 from stream_app.verify.verify import verify

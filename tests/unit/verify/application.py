@@ -11,7 +11,8 @@ from stream_app.admin.models import Application
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.records import Commit, Prediction
+from stream_app.progress_records import Commit
+from stream_app.records import Prediction
 from stream_app.serialization import codec
 from stream_app.testing import InProcess
 from stream_app.testing.in_process import MAX_SILENCE_S

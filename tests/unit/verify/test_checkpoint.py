@@ -13,7 +13,7 @@ from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify

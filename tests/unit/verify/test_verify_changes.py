@@ -11,7 +11,8 @@ import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
-from stream_app.records import RESET, Act, Commit, Mark, MarkKind, Metric
+from stream_app.progress_records import RESET, Act, Commit
+from stream_app.records import Mark, MarkKind, Metric
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.testing import InProcess
 from stream_app.verify import verify

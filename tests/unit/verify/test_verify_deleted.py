@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stream_app.backends.base import TopicPartition
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import Report, verify

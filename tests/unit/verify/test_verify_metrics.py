@@ -5,13 +5,8 @@ from dataclasses import fields, replace
 import pytest
 
 from stream_app.config import Config, MetricSettings
-from stream_app.records import (
-    Act,
-    Label,
-    Metric,
-    Outcome,
-    Prediction,
-)
+from stream_app.progress_records import Act
+from stream_app.records import Label, Metric, Outcome, Prediction
 from stream_app.serialization import codec
 from stream_app.verify import verify
 from stream_app.verify.metrics.changes import change_fault

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app.records import (
-    Act,
-    Commit,
-)
+from stream_app.progress_records import Act, Commit
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from tests.support.verified_log import (

@@ -10,7 +10,7 @@ from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import ArebaError, ErrorCode, StateError, TopicError, UnknownOutcomeError
-from stream_app.records import Commit
+from stream_app.progress_records import Commit
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker.retention import progress_trimmer

@@ -8,7 +8,8 @@ import pytest
 
 from stream_app.config import TaskSettings
 from stream_app.errors import ConfigurationError
-from stream_app.records import CONFIGURATION, Act, Example
+from stream_app.progress_records import CONFIGURATION, Act
+from stream_app.records import Example
 from stream_app.serialization import codec
 from stream_app.serialization.avro import HEADER_BYTES
 from stream_app.serialization.wire_format import CONFLUENT_HEADER_BYTES

@@ -8,7 +8,8 @@ import pytest
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.log import LogTransaction, TransactionState
 from stream_app.live.snapshot_writer import RETENTION_INTERVAL_S, RETENTION_SHARE
-from stream_app.records import REPAIR, Act, Example, Label
+from stream_app.progress_records import REPAIR, Act
+from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.worker.reports import metrics
