@@ -9,6 +9,7 @@ import struct
 from stream_app.config import ColumnSettings, StreamSettings
 from stream_app.config.column_settings import MAX_COLUMN_BYTES
 from stream_app.records import Example, Reason, Value
+from stream_app.verify.reference_decisions import as_float32
 from stream_app.verify.reference_state import ErrorCosts
 
 _LARGEST_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
@@ -63,7 +64,7 @@ def _cost(cost: float | str, example: Example, settings: StreamSettings) -> floa
     if isinstance(cost, str):
         value = _plain((example.values or {}).get(cost))
         cost = max(value, 0.0) if isinstance(value, float) and value not in settings.missing_values else 0.0
-    return float(struct.unpack("<f", struct.pack("<f", cost))[0])
+    return as_float32(cost)
 
 
 def _plain(value: Value) -> float | str | None:
