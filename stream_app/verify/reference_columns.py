@@ -48,7 +48,8 @@ def identity_of(example: Example, settings: StreamSettings) -> bytes:
     """Return the bytes in which two examples of one id must agree to be the same."""
     if example.values is None:
         return struct.pack(f"<{len(example.features)}f", *example.features)
-    return repr([_plain(example.values.get(name)) for name in settings.columns]).encode()
+    values = {name: _plain(example.values.get(name)) for name in sorted(settings.columns)}
+    return repr({name: value for name, value in values.items() if value is not None}).encode()
 
 
 def costs_of(example: Example, settings: StreamSettings) -> ErrorCosts | None:
