@@ -64,6 +64,8 @@ class ErrorCode(StrEnum):
             and run the command again.
         HELD_BACK: A transaction whose end is missing hides the end of a partition, or hid what the command wrote. The
             message says who ends it: a worker, the producer that left it open, or the next run of the command.
+        MOVE_UNFINISHED: `areba repartition` was ended before all tasks had moved. Run the command again.
+        MOVE_REFUSED: `areba repartition` cannot move a task exactly, for the reason that the message names.
     """
 
     STATE_UNUSABLE = "state-unusable"
@@ -82,6 +84,8 @@ class ErrorCode(StrEnum):
     STREAM_STATE = "stream-state"
     IN_USE = "in-use"
     HELD_BACK = "held-back"
+    MOVE_UNFINISHED = "move-unfinished"
+    MOVE_REFUSED = "move-refused"
 
 
 _OURS = (str(Path(__file__).parent), "site-packages", "dist-packages")

@@ -53,6 +53,7 @@ class Commit:
 
 CONFIGURATION, STOP, IMPORT, SKIP = "configuration", "stop", "import", "skip"
 RESET, REPAIR, ADOPT, SNAPSHOT = "reset", "repair", "adopt", "snapshot"
+REPARTITION, ARRIVAL = "repartition", "arrival"
 """The kinds of acts, see `Act`."""
 
 
@@ -62,10 +63,13 @@ class Act:
 
     `configuration` (`text` has the settings), `stop` (the breaker stopped a stream, with the reason), `import` (a part
     of an imported learner's state), `skip` (inputs were lost), `reset` (a stream starts again), `repair` (outputs whose
-    markers were lost were published again), `adopt` (others' outputs were accepted), `snapshot` (a restore may use it).
+    markers were lost were published again), `adopt` (others' outputs were accepted), `snapshot` (a restore may use it),
+    `repartition` (the application has more partitions from here on; streams whose keys belong elsewhere have left),
+    `arrival` (the state of a stream that another task had).
 
     It holds from the commit record with `sequence` on. `engine` is the version of areba that wrote it. A long text is
-    cut into `parts` records with consecutive sequences. Only `configuration` has `rules` and `partitions`.
+    cut into `parts` records with consecutive sequences. Only `configuration` and `repartition` have `rules` and
+    `partitions`.
     """
 
     sequence: int

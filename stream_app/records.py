@@ -116,6 +116,7 @@ class Reason(IntEnum):
     WRONG_KEY = 15
     STREAM_STOPPED = 16
     BAD_COLUMN = 17
+    MOVED_STREAM = 18
 
     @property
     def text(self) -> str:

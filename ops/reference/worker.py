@@ -18,6 +18,8 @@ REASONS: Mapping[Reason, str] = {
     Reason.TOO_LARGE: "The value has more than `limits.max_record_bytes` bytes.",
     Reason.WRONG_DIMENSION: "The example has no feature, more than `limits.max_features`, or another number of "
     "features than its stream; or values by column although its stream has no columns, or features although it has.",
+    Reason.MOVED_STREAM: "Since `areba repartition`, its stream belongs to another partition: its producer uses the "
+    "former number of partitions. `areba dlq resend` sends the record to the right partition.",
     Reason.BAD_COLUMN: "A value does not fit its column: the column is unknown, has no value (without "
     "`missing: mean`) or text where it has numbers, or the number is too large. The detail names the column.",
     Reason.NOT_FINITE: "A feature is NaN or infinite.",

@@ -6,6 +6,6 @@ progress, `promote` and `resume` write a mark to the examples, and `dlq resend` 
 
 May import `worker` and everything below it. Public: `compare_configuration`, `dead_letters.listing`,
 `dead_letters.resend`, `dead_letters.selection`, `dead_letters.show`, `inspect_tasks`, `learner_list`, `marks`,
-`models`, `reset`, `saved_models.backup`, `saved_models.export_models`,
+`models`, `repartition`, `reset`, `saved_models.backup`, `saved_models.export_models`,
 `saved_models.import_backup`, `saved_models.import_model`, `skip`.
 """

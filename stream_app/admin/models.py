@@ -96,27 +96,44 @@ def rebuild(application: Application, task: int, at: tuple[int, int] | None) -> 
         UnknownOutcomeError: The broker did not answer in time.
     """
     if at is not None:
-        return _committed(application, task, at)
+        return committed(application, task, at)
     recorded = since_last_commit(application.cluster, TopicPartition(application.config.topics.progress, task))
     rebuilt: Rebuilt | None = None
     if not recorded or isinstance(recorded[0], Commit):
-        rebuilt = _committed(application, task, None)
+        rebuilt = committed(application, task, None)
         if not recorded or recorded[0].sequence != rebuilt.sequence:
             return rebuilt  # a worker has committed meanwhile, and applied the acts
-    topics = application.config.topics
-    for act in whole_acts(recorded):
-        if isinstance(act, Act) and rebuilt is None:
-            first = Task(task, TaskSettings.from_json(act.text), topics.inputs)
-            rebuilt = Rebuilt(first, act.sequence, (0, 0))
-        elif isinstance(act, Act) and rebuilt is not None:
-            rebuilt.task.apply(act)
-            rebuilt = replace(rebuilt, sequence=act.sequence)
+    rebuilt = with_acts(application, task, rebuilt, recorded)
     if rebuilt is None:
         raise StateError(f"task {task}: its progress has no whole configuration", ErrorCode.NOT_FOUND)
     return rebuilt
 
 
-def _committed(application: Application, task: int, at: tuple[int, int] | None) -> Rebuilt:
+def with_acts(
+    application: Application, task: int, rebuilt: Rebuilt | None, recorded: Sequence[Commit | Act]
+) -> Rebuilt | None:
+    """Return a task after these acts; without a commit, the first of them is the configuration with which it begins.
+
+    Raises:
+        StateError: An act does not fit.
+    """
+    for act in whole_acts(recorded):
+        if isinstance(act, Act) and rebuilt is None:
+            first = Task(task, TaskSettings.from_json(act.text), application.config.topics.inputs)
+            rebuilt = Rebuilt(first, act.sequence, (0, 0))
+        elif isinstance(act, Act) and rebuilt is not None:
+            rebuilt.task.apply(act)
+            rebuilt = replace(rebuilt, sequence=act.sequence)
+    return rebuilt
+
+
+def committed(application: Application, task: int, at: tuple[int, int] | None = None) -> Rebuilt:
+    """Rebuild a task as it was after a commit record, without the acts after it; None: after the newest.
+
+    Raises:
+        StateError: There is no such commit, or the state cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
     history = History(application.config, application.cluster, task)
     with _waiting_for(task) as report:
         return history.rebuild(history.at(at), application.clock, report)

@@ -6,37 +6,14 @@ another partitioner by default (CRC-32); `partitioner=murmur2_random` is Java's.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_app.arrays import Longs
+from stream_app.serialization.key_partition import murmur2, partition_of
 
-
-def murmur2(data: bytes) -> int:
-    """Return Austin Appleby's MurmurHash2 with Kafka's seed, as `org.apache.kafka.common.utils.Utils.murmur2` does.
-
-    Returns:
-        An unsigned 32-bit number; Java returns the same bits as a signed number.
-    """
-    mask, factor = 0xFFFFFFFF, 0x5BD1E995
-    result = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for start in range(0, whole, 4):
-        word = int.from_bytes(data[start : start + 4], "little") * factor & mask
-        word = (word ^ (word >> 24)) * factor & mask
-        result = (result * factor & mask) ^ word
-    if whole < len(data):
-        result = (result ^ int.from_bytes(data[whole:], "little")) * factor & mask
-    result = (result ^ (result >> 13)) * factor & mask
-    return result ^ (result >> 15)
-
-
-@lru_cache(maxsize=4_096)  # keys are names of streams: few, and often the same
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition, of `partitions`, to which Java's default partitioner sends this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+__all__ = ["Misplaced", "Placement", "misplaced_text", "murmur2", "partition_of", "split_text"]
 
 
 def misplaced_text(partition: int, belongs_to: int) -> str:

@@ -2,8 +2,8 @@
 
 The number of tasks is the number of partitions at the first commit. Kafka topics can grow, and producers then send the
 key of a stream to another partition. There the stream would meet an empty model, and labels would miss their examples.
-So the recorded number never changes. Records in further partitions are not read, and `areba inspect` reports such
-partitions.
+So only `areba repartition` changes the recorded number. Until then, records in further partitions are not read, and
+`areba inspect` reports such partitions.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 from stream_app.backends.base import Cluster, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.backends.reading import finish, read_in_steps
 from stream_app.config import Topics
-from stream_app.errors import StateError, TopicError, UndecodableError, WrongSchemaError
-from stream_app.progress_records import Act, Commit
+from stream_app.errors import ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
+from stream_app.progress_records import REPARTITION, Act, Commit
 from stream_app.records import Header
 from stream_app.serialization import codec
 
@@ -148,16 +148,59 @@ def partitions_of(cluster: Cluster, names: Topics) -> int:
     return tasks_of(cluster, found[names.progress]) or found[names.progress].partitions
 
 
-def tasks_of(cluster: Cluster, progress: TopicInfo) -> int | None:
-    """Return the number of tasks of an application that has begun; None if nothing was ever recorded.
+def recorded_number(cluster: Cluster, progress: TopicInfo) -> Commit | Act | None:
+    """Return the last record of the first task that names a number of partitions; None if nothing was recorded.
 
     Raises:
         UnknownOutcomeError: The broker stopped answering.
     """
-    for number in range(progress.partitions):
-        for record in newest_records(cluster, TopicPartition(progress.name, number)):
-            if record.partitions:
-                return record.partitions
+    places = (TopicPartition(progress.name, number) for number in range(progress.partitions))
+    return next((found for place in places if (found := _last_numbered(cluster, place)) is not None), None)
+
+
+def tasks_of(cluster: Cluster, progress: TopicInfo) -> int | None:
+    """Return the number of tasks of an application that has begun; None if nothing was ever recorded.
+
+    Raises:
+        StateError: `areba repartition` has begun, and has not ended.
+        UnknownOutcomeError: The broker stopped answering.
+    """
+    found = recorded_number(cluster, progress)
+    if found is None:
+        return None
+    is_move = isinstance(found, Act) and found.kind == REPARTITION
+    if is_move and unmoved_tasks(cluster, progress, found.partitions):
+        raise StateError(
+            f"{progress.name}: the application is being moved to {found.partitions} partitions, and not all of its "
+            f"tasks have moved. Run `areba repartition --to {found.partitions}` again",
+            ErrorCode.MOVE_UNFINISHED,
+        )
+    return found.partitions
+
+
+def unmoved_tasks(cluster: Cluster, progress: TopicInfo, partitions: int) -> Sequence[int]:
+    """Return the tasks that have not moved to this number of partitions.
+
+    Raises:
+        UnknownOutcomeError: The broker stopped answering.
+    """
+    numbers = range(min(partitions, progress.partitions))
+    found = {number: _last_numbered(cluster, TopicPartition(progress.name, number)) for number in numbers}
+    missing = range(progress.partitions, partitions)
+    return [*(number for number, last in found.items() if not _is_moved(last, partitions)), *missing]
+
+
+def _is_moved(last: Commit | Act | None, partitions: int) -> bool:
+    """Say whether a task has moved, by the last record that names a number of partitions: its act ends its move."""
+    is_end = isinstance(last, Commit) or (last is not None and last.kind == REPARTITION)
+    return last is not None and is_end and last.partitions == partitions
+
+
+def _last_numbered(cluster: Cluster, place: TopicPartition) -> Commit | Act | None:
+    """Return the last record of a task's progress that names a number of partitions."""
+    for record in newest_records(cluster, place, lambda record: record.partitions > 0):
+        if record.partitions:
+            return record
     return None
 
 

@@ -94,6 +94,7 @@ class _Writing:
         settings: The configuration in force there, as JSON.
         malformed: The breaker's counts there.
         stopped: The streams that are stopped there, with the reasons.
+        partitions: The number of partitions to which the application moved last; 0: it never moved.
         purges: The snapshots of a purge that must follow.
         listed: What the manifest lists, in order: entries of older snapshots, and blobs that are new.
         queue: The chunks that are still to be sent.
@@ -108,6 +109,7 @@ class _Writing:
     settings: str
     malformed: BreakerCounts
     stopped: Mapping[str, str]
+    partitions: int
     purges: int
     listed: list[Entry | Blob]
     queue: deque[Chunk]
@@ -286,7 +288,7 @@ class SnapshotWriter:
             self._configuration = _Configuration(task.settings, task.settings.to_json())
         self._garbage = {}
         text, stopped = self._configuration.text, dict(task.stopped)
-        self._writing = _Writing(anchor, text, malformed, stopped, self._purges, listed, queue)
+        self._writing = _Writing(anchor, text, malformed, stopped, task.partitions, self._purges, listed, queue)
         self.worked_s, self._has_worked, self._is_urgent = 0.0, False, False
         self._taken_at_s = start_s
         self._unnamed_needs = self._unnamed_needs or self._unsaved
@@ -361,6 +363,7 @@ class SnapshotWriter:
             malformed=writing.malformed,
             stopped=writing.stopped,
             purges=writing.purges,
+            partitions=writing.partitions,
         )
         writing.key, writing.manifest = manifest.key, manifest.to_bytes()
         # A manifest lists every stream, so its size predicts the next one's cost.

@@ -4,7 +4,7 @@ A batch is taken in stretches. A stretch has the records of every stream up to i
 after it. Nearly all batches have no control record, and so one stretch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -185,6 +185,22 @@ class Streams:
             self._counts, self._costs = _widened(self._counts, rows), _widened(self._costs, rows)
             self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
         return self.begin(number, settings, features)
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove streams; the others keep their order, and get the next free numbers."""
+        count = len(self)
+        kept = [number for number, name in enumerate(self.names) if name not in names]
+        if len(kept) == count:
+            return
+        self.names = NameList(self.names[number] for number in kept)
+        self.longest_name = max((len(name.encode()) for name in self.names), default=0)
+        self._streams = [self._streams[number] for number in kept]
+        self._index = {name: number for number, name in enumerate(self.names)}
+        for table in (self._joins, self._learners, self._counts, self._dimensions, self._costs):
+            table[: len(kept)] = table[kept]
+        self._preparations = {
+            number: self._preparations[before] for number, before in enumerate(kept) if before in self._preparations
+        }
 
     def begin(self, number: int, settings: StreamSettings, features: int = 0) -> Stream:
         """Begin the stream of this number, from the start: a stream that is there loses all of its state."""

@@ -25,14 +25,28 @@ from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
 from stream_app.pipeline.transaction_bounds import Room, costs_of, fitting
-from stream_app.progress_records import ADOPT, CONFIGURATION, IMPORT, REPAIR, RESET, SKIP, SNAPSHOT, STOP, Act
+from stream_app.progress_records import (
+    ADOPT,
+    ARRIVAL,
+    CONFIGURATION,
+    IMPORT,
+    REPAIR,
+    REPARTITION,
+    RESET,
+    SKIP,
+    SNAPSHOT,
+    STOP,
+    Act,
+)
 from stream_app.record_columns import RawRecords
 from stream_app.records import Cause, Kind, Reason, Side
 from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns, named
 from stream_app.snapshot.imported_state import ImportedModel
+from stream_app.snapshot.moved_stream import MovedStream, Repartition
 from stream_app.snapshot.stops import Stop
 
 _BY_SLOT = "seen"
@@ -60,6 +74,8 @@ class Task:
     Attributes:
         settings: As given, or as a configuration changed them.
         stopped: The reasons of the streams that are stopped, by stream, the oldest stop first.
+        partitions: The number of partitions to which the application moved last; 0: it never moved. From then on, a
+            record of a stream that belongs to another partition is a dead letter.
     """
 
     def __init__(
@@ -72,6 +88,7 @@ class Task:
     ) -> None:
         self.settings = settings
         self.stopped: dict[str, str] = {}
+        self.partitions = 0
         self._topics, self._number = topics, partition
         self._limits = _decode_limits(settings)
         self._streams = Streams(settings, hash_key, seed_of)
@@ -119,8 +136,51 @@ class Task:
         elif act.kind == STOP:
             stop = Stop.from_text(act.text)
             self.stopped.setdefault(stop.stream, stop.reason)
+        elif act.kind == REPARTITION:
+            self._repartition(Repartition.from_text(act.text).after)
+        elif act.kind == ARRIVAL:
+            self._receive(MovedStream.from_text(act.text))
         elif act.kind not in (SKIP, REPAIR, ADOPT, SNAPSHOT):  # these change which records are processed
             raise StateError(f"this version does not know the act {act.kind!r}")
+
+    def belongs_elsewhere(self, name: str) -> bool:
+        """Say whether the application has moved to a number of partitions with which a stream belongs elsewhere."""
+        return self.partitions > 0 and partition_of(name.encode(), self.partitions) != self._number
+
+    def leaving(self, partitions: int) -> list[str]:
+        """Return the streams that belong to another partition of so many."""
+        return [name for name in self._streams.names if partition_of(name.encode(), partitions) != self._number]
+
+    def moved(self, name: str) -> MovedStream:
+        """Return the whole state of a stream, for the task to which it moves.
+
+        Raises:
+            KeyError: There is no such stream.
+        """
+        return MovedStream.of(StreamState(self.stream(name)))
+
+    def _repartition(self, partitions: int) -> None:
+        """Drop the streams that belong to another of so many partitions."""
+        leaving = self.leaving(partitions)
+        self.partitions = partitions
+        self._streams.remove(leaving)
+        self._changed.difference_update(leaving)
+        self.stopped = {name: why for name, why in self.stopped.items() if not self.belongs_elsewhere(name)}
+
+    def _receive(self, moved: MovedStream) -> None:
+        """Open a stream that another task had, with its state.
+
+        Raises:
+            StateError: The state does not fit the configuration.
+        """
+        try:
+            self.load_stream(moved.stream, *moved.columns())
+        except StateError as problem:
+            raise problem.within(f"moved stream {moved.stream!r}") from problem
+        except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
+            raise StateError(f"moved stream {moved.stream!r}: {problem!r}") from problem
+        self.stream(moved.stream).is_new = True  # no snapshot of this task has it
+        self._changed.add(moved.stream)
 
     def _reset(self, name: str) -> None:
         """Begin a stream from the start; the next batch closes what the stream held.
@@ -320,6 +380,10 @@ class Task:
         streams, reasons = route_records(batch, (one, two), opened, stopped, dimensions, max_features)
         for stream in np.flatnonzero(dimensions != known).tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
+        if self.partitions:
+            for position in np.flatnonzero(reasons == int(Reason.UNKNOWN_STREAM)).tolist():
+                if self.belongs_elsewhere(batch.stream_name(position) or ""):
+                    reasons[position] = Reason.MOVED_STREAM
         batch, details = prepare(
             batch,
             streams,
@@ -358,6 +422,7 @@ class Task:
                 first.setdefault(name, position)
         room = max(0, self.settings.limits.max_streams_per_task - len(self._streams))
         opened: dict[int, int] = {}
+        first = {name: position for name, position in first.items() if not self.belongs_elsewhere(name)}
         for name in sorted(first, key=first.__getitem__)[:room]:
             opened[len(self._streams)] = first[name]
             self._streams.open(name, self.settings.of_stream(name))

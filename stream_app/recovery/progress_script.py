@@ -17,7 +17,7 @@ from stream_app.live.task_request import TaskRequest
 from stream_app.lost_markers.output_logs import deleted_outputs
 from stream_app.lost_markers.settle import Settled, settle
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
+from stream_app.progress_records import CONFIGURATION, REPARTITION, SKIP, Act, Commit
 from stream_app.recovery.refusals import check_topic_ids, progress_lost
 from stream_app.recovery.restore_request import Logs, RestoreReport
 from stream_app.snapshot.skipped_inputs import Gap
@@ -153,7 +153,7 @@ class ProgressScript:
         record, loaded_sequence = recorded.record, self._report.loaded_sequence
         if isinstance(record, Commit):
             self._check_commit(record)
-        if isinstance(record, Commit) or record.kind == CONFIGURATION:
+        if isinstance(record, Commit) or record.kind in (CONFIGURATION, REPARTITION):
             self.newest = (record.rules, record.partitions)
         if record.sequence != self._read_to + 1:
             raise self._out_of_order(record.sequence).within(where)

@@ -155,6 +155,7 @@ class Manifest(BaseModel):
         malformed: The breaker's counts.
         stopped: The reasons of the streams that are stopped, by stream, the oldest stop first.
         purges: The snapshots that must follow this one, so that the changelog loses what was erased.
+        partitions: The number of partitions to which the application moved last; 0: it never moved.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -172,6 +173,7 @@ class Manifest(BaseModel):
     malformed: BreakerCounts = _NO_COUNTS
     stopped: Mapping[str, str] = {}
     purges: Annotated[int, Field(ge=0)] = 0
+    partitions: Annotated[int, Field(ge=0)] = 0
 
     @property
     def key(self) -> str:

@@ -274,6 +274,8 @@ class _Loading(Protocol):
 
     stopped: dict[str, str]
     """The streams that are stopped, with the reasons."""
+    partitions: int
+    """The number of partitions to which the application moved last; 0: it never moved."""
 
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
         """Add a stream, which continues where the snapshot was taken."""
@@ -295,6 +297,7 @@ def load_task(task: _Loading, manifest: Manifest, contents: Mapping[str, bytes],
         StateError: A blob is malformed, or does not fit the task.
     """
     task.stopped.update(manifest.stopped)
+    task.partitions = manifest.partitions
     book = Book()
     parts: dict[str, dict[str, list[Columns]]] = {}
     for entry in sorted(manifest.entries, key=lambda entry: entry.number):

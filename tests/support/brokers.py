@@ -35,20 +35,6 @@ class AdministeredBroker(EmbeddedBroker):
             del self._topics[name]
             self.groups.topic_deleted(name)
 
-    def grow_topic(self, name: str, partitions: int) -> None:
-        """Raise the number of partitions of a topic; groups that read it are rebalanced.
-
-        Raises:
-            TopicError: The topic does not exist.
-        """
-        with self.changed:
-            topic = self.topic(name)
-            for number in range(topic.partitions, partitions):
-                self._logs[TopicPartition(name, number)] = PartitionLog()
-            self._topics[name] = replace(topic, partitions=partitions)
-            self.groups.topic_grew(name)
-            self.changed.notify_all()
-
     def retain(self) -> None:
         """Delete what `retention.ms` and `retention.bytes` do not keep, as Kafka does with segments of one record."""
         with self.changed:

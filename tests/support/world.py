@@ -47,7 +47,7 @@ def make_config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file
         "metrics": {"every_labels": 4},
     }
     for name, section in sections.items():
-        data[name] = {**data.get(name, {}), **section}
+        data[name] = {**data.get(name, {}), **section} if isinstance(section, dict) else section
     return Config.model_validate(data, context={})
 
 

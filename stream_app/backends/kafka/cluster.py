@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
 )
@@ -268,6 +269,26 @@ class KafkaCluster:
                 raise TopicError(
                     f"topics created, but not visible after {timeouts.REQUEST_S:.0f} s: {', '.join(missing)}"
                 )
+            time.sleep(timeouts.RETRY_PAUSE_S)
+
+    def grow(self, names: Sequence[str], partitions: int) -> None:
+        """Give topics this number of partitions, and wait until a broker knows them; see `base.Cluster.grow`."""
+        small = [name for name, size in self._topic_sizes().items() if name in names and size.partitions < partitions]
+        lines = []
+        wanted = [NewPartitions(name, partitions) for name in small]
+        asked = self._admin.create_partitions(wanted, request_timeout=timeouts.REQUEST_S) if wanted else {}
+        for name, future in asked.items():
+            try:
+                answer(future, timeouts.REQUEST_S)
+            except KafkaException as problem:
+                error = kafka_error(problem)
+                lines.append(refusal_text(error, f"{name}: cannot get more partitions", f"topic {name}", "Alter"))
+        if lines:
+            raise TopicError(lines)
+        deadline = time.monotonic() + timeouts.REQUEST_S
+        while any(self._topic_sizes()[name].partitions < partitions for name in small):
+            if time.monotonic() > deadline:
+                raise TopicError(f"new partitions are not visible after {timeouts.REQUEST_S:.0f} s: {', '.join(small)}")
             time.sleep(timeouts.RETRY_PAUSE_S)
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:

@@ -102,6 +102,20 @@ class EmbeddedBroker:
                 for number in range(topic.partitions):
                     self._logs[TopicPartition(topic.name, number)] = PartitionLog()
 
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Give a topic this number of partitions, unless it has as many; groups that read it are rebalanced.
+
+        Raises:
+            TopicError: The topic does not exist.
+        """
+        with self.changed:
+            topic = self.topic(name)
+            for number in range(topic.partitions, partitions):
+                self._logs[TopicPartition(name, number)] = PartitionLog()
+            self._topics[name] = replace(topic, partitions=max(topic.partitions, partitions))
+            self.groups.topic_grew(name)
+            self.changed.notify_all()
+
     def topic(self, name: str) -> TopicInfo:
         """Return the topic of this name.
 

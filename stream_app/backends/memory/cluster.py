@@ -52,6 +52,11 @@ class EmbeddedCluster:
         for topic in topics:
             self._broker.create_topic(topic)
 
+    def grow(self, names: Sequence[str], partitions: int) -> None:
+        """Give topics this number of partitions."""
+        for name in names:
+            self._broker.grow_topic(name, partitions)
+
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition, positioned at its first offset."""
         return EmbeddedLogReader(self._broker, partition, committed=committed)
