@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from rich.progress import Progress
@@ -235,9 +235,9 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
         StateError: There is no such example, it was not processed yet, or the state before it cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = application.task_of(stream, task)
     topics = application.config.topics
-    example, offset, erased = _find_example(application, TopicPartition(topics.examples, number), stream, id_)
+    numbers = _homes(application, stream) if task is None else [task]
+    example, offset, erased, number = _find_in(application, numbers, stream, id_)
     history = History(application.config, application.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
     rebuilt_task = _state_before(history, application, number, before, recorded)
@@ -250,6 +250,8 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
         _of_id(application, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
     )
     found = [one for one in published if isinstance(one, Prediction)]
+    later = [TopicPartition(topics.outcomes, other) for other in numbers[: numbers.index(number)]]
+    outcomes = chain(outcomes, *(_of_id(application, place, 0, stream, id_) for place in reversed(later)))
     low = application.cluster.watermarks(partitions[0]).low
     return _Explanation(
         example,
@@ -262,6 +264,31 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
         erased,
         influence,
     )
+
+
+def _homes(application: Application, stream: str) -> Sequence[int]:
+    """Return the partitions in which a stream can have been, the newest first: `areba repartition` multiplies them."""
+    partitions = application.partitions()
+    divisors = [number for number in range(partitions, 0, -1) if partitions % number == 0]
+    return list(dict.fromkeys(partition_of(stream.encode(), number) for number in divisors))
+
+
+def _find_in(
+    application: Application, numbers: Sequence[int], stream: str, id_: str
+) -> tuple[Example, int, int | None, int]:
+    """Return what `_find_example` finds in the first of these partitions that has the example, and its number.
+
+    Raises:
+        ConfigurationError, DeadExampleError, StateError: None of them has it; the text is about the newest of them.
+    """
+    problem: Exception | None = None
+    for number in numbers:
+        try:
+            place = TopicPartition(application.config.topics.examples, number)
+            return *_find_example(application, place, stream, id_), number
+        except (ConfigurationError, DeadExampleError, StateError) as error:
+            problem = error if problem is None or isinstance(error, DeadExampleError) else problem
+    raise problem or AssertionError("a stream has a partition")
 
 
 def _find_example(

@@ -52,6 +52,9 @@ def repartition(application: Application, partitions: int, *, dry_run: bool = Fa
     """
     with progress_writer(application, dry_run=dry_run) as writer:
         move = _move_of(application, partitions)
+        if move is None:
+            yield f"{application.config.application.id} has {partitions} partitions already"
+            return
         mover = _Mover(application, writer, move)
         olds = [number for number in range(move.before) if not mover.has_left(number)]
         if len(olds) == move.before:
@@ -70,8 +73,8 @@ def repartition(application: Application, partitions: int, *, dry_run: bool = Fa
     yield f"{application.config.application.id} has {move.after} partitions: start the workers, then the producers"
 
 
-def _move_of(application: Application, partitions: int) -> Repartition:
-    """Return the move: a new one, or one that was begun and has not ended.
+def _move_of(application: Application, partitions: int) -> Repartition | None:
+    """Return the move: a new one, or one that was begun and has not ended; None: the number is the present one.
 
     Raises:
         ConfigurationError: The application has never begun, or the number does not fit.
@@ -92,6 +95,8 @@ def _move_of(application: Application, partitions: int) -> Repartition:
     before = record.partitions
     if begun is not None:
         raise ConfigurationError(f"--to {partitions}: a move to {before} partitions has begun; end it first")
+    if partitions == before:
+        return None
     if partitions <= before or partitions % before:
         raise ConfigurationError(
             f"--to {partitions}: the application has {before} partitions; the new number must be a multiple of it, "

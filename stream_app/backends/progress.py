@@ -220,7 +220,7 @@ def last_commits(cluster: Cluster, progress: TopicInfo) -> Iterator[tuple[int, C
 def grown(found: Mapping[str, TopicInfo], names: Iterable[str], partitions: int) -> tuple[str, ...]:
     """Return a line for each topic with more partitions than the application has tasks, and a line with a remedy."""
     lines = [
-        f"{name} has {found[name].partitions} partitions, the application has {partitions} tasks, which cannot change: "
+        f"{name} has {found[name].partitions} partitions, the application has {partitions} tasks: "
         f"records in partitions from {partitions} on are not read"
         for name in names
         if name in found and found[name].partitions > partitions
@@ -229,6 +229,6 @@ def grown(found: Mapping[str, TopicInfo], names: Iterable[str], partitions: int)
         lines.append(
             f"producers must use the first {partitions} partitions only (`areba-replay run --partitions {partitions}`, "
             f"KafkaSender(..., partitions={partitions}), or murmur2(key) mod {partitions} as the partition); records "
-            f"in partitions from {partitions} on have to be sent again"
+            f"in partitions from {partitions} on have to be sent again. `areba repartition` moves to more partitions"
         )
     return tuple(lines)

@@ -192,7 +192,7 @@ def _check_equal(found: Mapping[str, TopicInfo], names: Topics) -> Iterator[str]
         if name in found and found[name].partitions != reference.partitions:
             yield (
                 f"{name}: has {found[name].partitions} partitions and {reference.name} has {reference.partitions}; "
-                "all topics of an application need the same number, which cannot change later"
+                "all topics of an application need the same number"
             )
 
 

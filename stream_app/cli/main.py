@@ -9,7 +9,7 @@ from stream_app.cli.commands.config import config
 from stream_app.cli.commands.dashboard import dashboard
 from stream_app.cli.commands.dlq import dlq
 from stream_app.cli.commands.inspect import inspect_application
-from stream_app.cli.commands.operations import erase, promote, reset, resume
+from stream_app.cli.commands.operations import erase, promote, repartition, reset, resume
 from stream_app.cli.commands.run import run
 from stream_app.cli.commands.state import state
 from stream_app.cli.commands.topics import topics
@@ -27,7 +27,7 @@ def cli() -> None:
 
 for command in (
     *(run, compile_code, topics, config, watch, dashboard, inspect_application, tail),
-    *(resume, promote, erase, reset, dlq, state, verify, explain, acls),
+    *(resume, promote, erase, reset, repartition, dlq, state, verify, explain, acls),
 ):
     cli.add_command(command)
 

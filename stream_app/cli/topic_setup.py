@@ -68,8 +68,8 @@ def _partitions(config: Config, cluster: Cluster, wanted: int | None) -> int:
     tasks = tasks_of(cluster, progress) if progress is not None else None
     if tasks is not None and wanted not in (None, tasks):
         raise ConfigurationError(
-            f"--partitions {wanted}: {config.application.id} has {tasks} tasks, and the number cannot change; omit the "
-            "option"
+            f"--partitions {wanted}: {config.application.id} has {tasks} tasks; omit the option, "
+            f"or move the application: areba repartition --to N"
         )
     existing = [found[name].partitions for name in (config.topics.progress, *config.topics) if name in found]
     return wanted or tasks or next(iter(existing), DEFAULT_PARTITIONS)

@@ -13,13 +13,15 @@ from types import MappingProxyType
 from typing import Any
 
 from stream_app.config import TaskSettings, Topics
-from stream_app.progress_records import CONFIGURATION, IMPORT, RESET, STOP, Act
+from stream_app.progress_records import CONFIGURATION, IMPORT, REPARTITION, RESET, STOP, Act
 from stream_app.records import Mark, Outcome, Prediction, Side
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.snapshot.imported_state import ImportedModel
+from stream_app.snapshot.moved_stream import Repartition
 from stream_app.snapshot.stops import Stop
 from stream_app.verify.metrics.joined_costs import JoinedCosts
 from stream_app.verify.metrics.restarts import FigureRestarts
+from stream_app.verify.moved_streams import Departed
 from stream_app.verify.output_checks import (
     ChampionScores,
     Context,
@@ -32,7 +34,7 @@ from stream_app.verify.output_checks import (
 from stream_app.verify.partition.deleted import Fate
 from stream_app.verify.reference_join import ReferenceJoin
 from stream_app.verify.reference_merge import merge
-from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, Reported
+from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, ReferenceStream, Reported
 from stream_app.verify.results import EQUATIONS, Code, Findings, StreamTotals
 from stream_app.verify.sequence_check import SequenceCheck
 
@@ -45,6 +47,8 @@ class PartitionAudit:
     Attributes:
         restarts: When figures began again.
         corrections: By the offset of each label that corrects a joined example, the offset of the example.
+        arrived: The streams that came from other partitions.
+        moved_letters: The offsets of dead letters that a resend sends to another partition; whole after `finish`.
     """
 
     def __init__(
@@ -60,17 +64,21 @@ class PartitionAudit:
     ) -> None:
         self._context = context = Context(names, partition, findings)
         self._is_configured = False
-        self._reference = ReferenceJoin(settings)
+        self._reference = ReferenceJoin(settings, partition)
         self.restarts = FigureRestarts()
         self.corrections: dict[int, int] = {}
         self.costs = JoinedCosts()
-        scores = ChampionScores(context)
+        self.arrived: set[str] = set()
+        self._departed: list[ReferenceStream] = []
+        self._scores = scores = ChampionScores(context)
         self._predictions = SequenceCheck(predictions, PredictionHandler(context, scores))
         self._outcomes = SequenceCheck(outcomes, OutcomeHandler(context, scores))
-        self._dead_letters = SequenceCheck(dead_letters, DeadLetterHandler(context))
+        letters = DeadLetterHandler(context)
+        self.moved_letters = letters.moved
+        self._dead_letters = SequenceCheck(dead_letters, letters)
 
     def apply(self, act: Act) -> None:
-        """Apply a configuration, the stop or reset of a stream, or the import of a learner; other acts change no join.
+        """Apply a configuration, the stop, reset or move of streams, or the import of a learner; others change no join.
 
         Raises:
             StateError: The text of the act cannot be read.
@@ -81,7 +89,7 @@ class PartitionAudit:
                 self.restarts.configure(self.settings, settings, self._reference.streams)
                 self._reference.reconfigure(settings)
             else:
-                self._reference = ReferenceJoin(settings)
+                self._reference = ReferenceJoin(settings, self._context.partition)
             self._is_configured = True
         elif act.kind == RESET:
             if act.text in self._reference.streams:
@@ -92,6 +100,29 @@ class PartitionAudit:
         elif act.kind == IMPORT:
             imported = ImportedModel.from_text(act.text)
             self._reference.import_learner(imported.stream, imported.features)
+
+        elif act.kind == REPARTITION:
+            for stream in self._reference.repartition(Repartition.from_text(act.text).after):
+                self._count_open(stream, 1)
+                self._departed.append(stream)
+
+    def arrive(self, departed: Departed) -> None:
+        """Take over a stream that has left another partition."""
+        name = departed.stream.name
+        self._reference.streams[name] = departed.stream
+        self.arrived.add(name)
+        self._count_open(departed.stream, -1)
+        self._scores.carry(name, departed.predictions)
+
+    def departed(self) -> Mapping[str, Departed]:
+        """Return the streams that have left this partition; call `finish` before."""
+        return {stream.name: Departed(stream, self._scores.left(stream.name)) for stream in self._departed}
+
+    def _count_open(self, stream: ReferenceStream, sign: int) -> None:
+        """Count what is open of a stream: in the partition that it leaves, and not again where it arrives."""
+        figures = self._context.figures_of(stream.name)
+        figures.pending += sign * len(stream.pending)
+        figures.waiting += sign * len(stream.waiting)
 
     @property
     def stopped(self) -> Mapping[str, str]:
@@ -149,9 +180,7 @@ class PartitionAudit:
         if not is_whole:
             return {}
         for stream in (*self._reference.leftovers, *self._reference.streams.values()):
-            figures = self._context.figures_of(stream.name)
-            figures.pending += len(stream.pending)
-            figures.waiting += len(stream.waiting)
+            self._count_open(stream, 1)
         for name, figures in self._context.figures.items():
             for equation in EQUATIONS:
                 left, *others = map(figures.count, equation.values())

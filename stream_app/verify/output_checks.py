@@ -1,13 +1,13 @@
 """Compare the records of each output topic with the events of the reference join, field by field; pure."""
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stream_app.config import Topics
 from stream_app.record_columns import event_time_ms
-from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
+from stream_app.records import Header, Outcome, Prediction, Reason, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
 from stream_app.verify.reference_decisions import decision_faults
@@ -75,6 +75,17 @@ class ChampionScores:
         self._context = context
         self._predicted: dict[int, Output[Prediction]] = {}
         self._outcomes: dict[int, Output[Outcome]] = {}
+        self._carried: dict[tuple[str, str], Output[Prediction]] = {}
+
+    def carry(self, stream: str, predictions: Mapping[str, Output[Prediction]]) -> None:
+        """Take the predictions, by id, of a stream's examples that another task had predicted."""
+        self._carried |= {(stream, id_): output for id_, output in predictions.items()}
+
+    def left(self, stream: str) -> Mapping[str, Output[Prediction]]:
+        """Return the predictions of a stream that have no outcome yet, by id."""
+        open_ = [output for output in self._predicted.values() if output.content.stream == stream]
+        carried = {id_: output for (name, id_), output in self._carried.items() if name == stream}
+        return carried | {output.content.id: output for output in open_}
 
     def predicted(self, example_offset: int, output: Output[Prediction]) -> None:
         """Note the champion's prediction."""
@@ -86,7 +97,9 @@ class ChampionScores:
 
     def outcome(self, example_offset: int, output: Output[Outcome]) -> None:
         """Note the outcome of a predicted example."""
-        predicted = self._predicted.pop(example_offset, None)
+        content = output.content
+        predicted = self._carried.pop((content.stream, content.id), None)  # its offset is one of another partition
+        predicted = predicted or self._predicted.pop(example_offset, None)
         if predicted is None:
             self._outcomes[example_offset] = output
         else:
@@ -230,11 +243,16 @@ class OutcomeHandler:
 
 
 class DeadLetterHandler:
-    """Dead letters against events `Dead`."""
+    """Dead letters against events `Dead`.
+
+    Attributes:
+        moved: The offsets of those that a resend sends to another partition.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._topic = context.names.dead_letters
+        self.moved: set[int] = set()
 
     def key_of_expected(self, expected: Due[Dead]) -> Hashable:
         """Return the place of the input record."""
@@ -250,6 +268,7 @@ class DeadLetterHandler:
         event, letter = expected.event, found.content
         record = event.record
         self._context.figures_of(record.stream).count_dead_letter(record.side, letter.reason)
+        self.moved.update([found.offset] if event.reason is Reason.MOVED_STREAM else [])
         wrong = []
         place = self._context.place(record.side, record.offset)
         if self.key_of_found(found) != self.key_of_expected(expected):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from stream_app.errors import StateError
-from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
+from stream_app.progress_records import CONFIGURATION, REPARTITION, SKIP, Act, Commit
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.verify.results import Code, Findings
@@ -23,7 +23,7 @@ class ProgressCheck:
     """The progress records of one task up to its last commit, and the acts after it.
 
     It begins after the commit record `start`, or with the first record, and ends at `last`, the last commit when it
-    began.
+    began, or at a `repartition` after it.
     """
 
     def __init__(
@@ -49,14 +49,15 @@ class ProgressCheck:
         return ends_of(self._last)
 
     def steps(self, records: Iterator[tuple[int, Commit | Act]]) -> Iterator[ProgressStep]:
-        """Yield the commits and whole acts up to the last commit, and add a finding for every fault."""
+        """Yield commits and whole acts up to the last commit or `repartition`, and add a finding for each fault."""
         target = self._last
-        if target is None or (self._start is not None and target.sequence < self._start.sequence):
+        if self._start is not None and (target is None or target.sequence < self._start.sequence):
             self._check_start(target)
             return
+        after: list[ProgressStep] = []
         sequence, last = (-1 if self._start is None else self._start.sequence), self._start
         for offset, record in records:
-            is_after_target = last is not None and last.sequence >= target.sequence
+            is_after_target = target is None or (last is not None and last.sequence >= target.sequence)
             if is_after_target and isinstance(record, Commit):
                 break  # the group is at work
             self._check_sequence(offset, sequence, record)
@@ -67,8 +68,11 @@ class ProgressCheck:
                 last = record
             elif step is not None and step.gap is not None and last is not None:
                 last = replace(last, examples_end=step.gap.end[0], labels_end=step.gap.end[1])
-            if step is not None and not is_after_target:
-                yield step
+            if step is not None and is_after_target:
+                after.append(step)
+            if step is not None and (not is_after_target or _is_repartition(step.record)):
+                yield from after or [step]
+                after.clear()
 
     def _check_start(self, last: Commit | None) -> None:
         """Find that progress ends before the state after which the check begins."""
@@ -110,6 +114,10 @@ class ProgressCheck:
 
     def _add(self, code: Code, offset: int | None, text: str) -> None:
         self._findings.add(code, self._topic, self._partition, offset, text)
+
+
+def _is_repartition(record: Commit | Act) -> bool:
+    return isinstance(record, Act) and record.kind == REPARTITION
 
 
 def ends_of(last: Commit | None) -> tuple[int, int]:

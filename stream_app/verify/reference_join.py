@@ -14,6 +14,7 @@ from stream_app.config import StreamSettings, TaskSettings
 from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import cut_digests
+from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of, refused_example
 from stream_app.verify.reference_state import (
@@ -47,6 +48,7 @@ class ReferenceJoin:
 
     Args:
         settings: Everything that changes a result.
+        partition: Number of the task.
 
     Attributes:
         streams: By name.
@@ -54,10 +56,13 @@ class ReferenceJoin:
         position: Number of the last record in merge order; -1 before the first.
         leftovers: Streams that were reset; the next record closes what they hold.
         stopped: The reasons of the streams that the breaker stopped, the oldest stop first.
+        partitions: The number of partitions to which the application moved last; 0: it never moved.
     """
 
-    def __init__(self, settings: TaskSettings) -> None:
+    def __init__(self, settings: TaskSettings, partition: int = 0) -> None:
         self.settings = settings
+        self.partitions = 0
+        self._partition = partition
         self.streams: dict[str, ReferenceStream] = {}
         self.events: list[Event] = []
         self.position = -1
@@ -126,6 +131,18 @@ class ReferenceJoin:
         if name in self.streams:
             self.leftovers.append(self.streams[name])
             self.open(name, self.settings.of_stream(name))
+
+    def belongs_elsewhere(self, name: str) -> bool:
+        """Say whether a stream belongs to another partition since the application moved."""
+        return self.partitions > 0 and partition_of(name.encode(), self.partitions) != self._partition
+
+    def repartition(self, partitions: int) -> list[ReferenceStream]:
+        """Continue with more partitions; return the streams that leave the task."""
+        self.partitions = partitions
+        leaving = [stream for name, stream in self.streams.items() if self.belongs_elsewhere(name)]
+        self.streams = {name: stream for name, stream in self.streams.items() if not self.belongs_elsewhere(name)}
+        self.stopped = {name: why for name, why in self.stopped.items() if not self.belongs_elsewhere(name)}
+        return leaving
 
     def import_learner(self, name: str, features: int) -> None:
         """Open the stream for a learner whose state was imported, if need be, and fix its number of features."""
@@ -371,6 +388,8 @@ def _refused(join: ReferenceJoin, record: Record, meaning: Example | Label | Mar
     """Return why a well-formed record is a dead letter, and the detail; None if its stream, open then, takes it."""
     if (reason := refusal(record, meaning.stream)) is not None:
         return reason, ""
+    if join.belongs_elsewhere(meaning.stream):
+        return Reason.MOVED_STREAM, ""
     stream = join.stream(meaning)
     if stream is None:
         return Reason.UNKNOWN_STREAM, ""

@@ -22,6 +22,7 @@ from stream_app.backends.progress import partitions_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.terminal import Terminal, simple_table
+from stream_app.verify.moved_streams import MovedStreams
 from stream_app.verify.partition.partition_check import How, PartitionCheck
 from stream_app.verify.results import EQUATIONS, Code, Finding, Findings, Scope, StreamTotals
 from stream_app.verify.second_run.checkpoint import CheckedApplication, CheckpointFile, Ended
@@ -254,12 +255,13 @@ class _Checker:
         self._config = config
         self._accepts_deleted = accepts_deleted
         self._homes: dict[str, list[int]] = {}
+        self._moved = MovedStreams()
 
     def check(self, partition: int, *, wanted_models: str | None, rerun: bool, checkpoint: Ended | None) -> None:
         """Check one partition."""
         how = How(rerun, wanted_models, checkpoint, self._accepts_deleted)
         report = self.report
-        checked = PartitionCheck(self._cluster, self._config, partition, report.found, how).run()
+        checked = PartitionCheck(self._cluster, self._config, partition, report.found, how, self._moved).run()
         report.notes += checked.notes
         report.scopes[partition] = checked.scope
         report.commits += checked.commits
@@ -289,6 +291,6 @@ class _Checker:
     def check_split(self) -> None:
         """Find streams with records in several partitions."""
         for stream, places in sorted(self._homes.items()):
-            if len(places) > 1:
+            if len(places) > 1 and stream not in self._moved.names:
                 text = f"stream {stream!r} {split_text(places)}"
                 self.report.found.add_always(Finding(Code.SPLIT_STREAM, text))

@@ -1,6 +1,7 @@
 """`areba dlq resend`: send dead letters back to the inputs that they came from, each dead letter once.
 
-A record is sent back with its key, value and headers, to its partition. Three things are decided here:
+A record is sent back with its key, value and headers, to its partition (one of a stream that has moved since, to the
+partition where the stream is now). Three things are decided here:
 
     headers     `dead_letter.RESEND_HEADERS` say which dead letter the record was; they replace those of an earlier
                 resend
@@ -37,6 +38,8 @@ from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters
 from stream_app.admin.models import Application
 from stream_app.backends.base import TopicPartition, Transaction
 from stream_app.backends.held_back import held_back, open_ends
+from stream_app.backends.partitioner import partition_of
+from stream_app.backends.progress import partitions_of
 from stream_app.backends.reading import Row
 from stream_app.backends.retention import FOREVER, RETENTION, TIMES_BEFORE, before_max_of, retention_of
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError
@@ -68,7 +71,7 @@ class _Sending(NamedTuple):
     """One record, ready to be sent back.
 
     `key` is the key that the dead letter has, which may have left out a long key; the note that it was sent back gets
-    the same key.
+    the same key. `partition` is that of the dead letter, unless its stream has moved.
     """
 
     record: StoredDeadLetter
@@ -76,6 +79,7 @@ class _Sending(NamedTuple):
     event_time_ms: int
     headers: Sequence[Header]
     size: int
+    partition: int
 
 
 class _Resend:
@@ -181,7 +185,13 @@ class _Resend:
         refusal = self._refusal(dead_letter.topic, dead_letter.event_time_ms, size)
         if refusal:
             return refusal
-        return _Sending(record, key, dead_letter.event_time_ms, headers, size)
+        return _Sending(record, key, dead_letter.event_time_ms, headers, size, self._home(record))
+
+    def _home(self, record: StoredDeadLetter) -> int:
+        """Return the partition to which a record is sent."""
+        if record.dead_letter.reason != Reason.MOVED_STREAM.text:
+            return record.record_id.partition
+        return partition_of(record.stream.encode(), partitions_of(self._cluster, self._config.topics))
 
     def _problem(self, record: StoredDeadLetter) -> str | None:
         """Return what prevents a dead letter from being sent back, by its reason and origin; None if nothing does."""
@@ -256,15 +266,16 @@ class _Resend:
     def send(self, transaction: Transaction, partition: int, batch: Sequence[_Sending]) -> None:
         """Write the records to their inputs, and notes that they were sent back, in one transaction."""
         transaction.begin()
-        for topic in dict.fromkeys(sending.record.dead_letter.topic for sending in batch):
-            rows = [sending for sending in batch if sending.record.dead_letter.topic == topic]
+        places = [TopicPartition(row.record.dead_letter.topic, row.partition) for row in batch]
+        for place in dict.fromkeys(places):
+            rows = [row for row, its in zip(batch, places, strict=True) if its == place]
             records = OutputRecords.of(
                 [row.record.dead_letter.original.key for row in rows],
                 [row.record.dead_letter.original.value for row in rows],
                 [row.event_time_ms for row in rows],
                 {number: row.headers for number, row in enumerate(rows)},
             )
-            transaction.produce(TopicPartition(topic, partition), records)
+            transaction.produce(place, records)
         offsets = [sending.record.record_id.offset for sending in batch]
         notes: dict[int, Sequence[Header]] = {
             number: [(SENT_BACK, str(offset).encode())] for number, offset in enumerate(offsets)

@@ -1,4 +1,4 @@
-"""`areba resume`, `areba promote`, `areba erase` and `areba reset`: records that change what the application does."""
+"""`areba resume`, `promote`, `erase`, `reset` and `repartition`: records that change what the application does."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -134,4 +134,30 @@ def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
     from stream_app.cli.clients import open_application  # noqa: PLC0415
 
     for line in reset_stream(open_application(path), stream, task, dry_run=dry_run):
+        say(line)
+
+
+@click.command()
+@CONFIG_OPTION
+@click.option("--to", "partitions", type=click.IntRange(2), required=True, help="The new number of partitions.")
+@click.option("--dry-run", is_flag=True, help="Only print what would move.")
+def repartition(path: Path, partitions: int, *, dry_run: bool) -> None:
+    """Move the application to a larger number of partitions.
+
+    The number must be a multiple of the present one. Each stream moves with its models, pending examples, waiting
+    labels, closed ids and sums, and its outputs are the same as if there had always been so many partitions. Stop the
+    producers, let the workers process what has come, and stop all workers first; otherwise the exit status is 3. The
+    command also gives all topics the new partitions. If it was ended before its last line, run it again: workers do not
+    start until then. Records that a producer sends later with the former number of partitions become dead letters
+    `moved-stream`, which `areba dlq resend` sends to the right partition.
+
+    \b
+    Examples:
+      areba repartition -c my.yaml --to 16 --dry-run
+      areba repartition -c my.yaml --to 16
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    from stream_app.admin.repartition import repartition as move  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_application  # noqa: PLC0415
+
+    for line in move(open_application(path), partitions, dry_run=dry_run):
         say(line)

@@ -8,12 +8,14 @@ from typing import NamedTuple
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.config import Config
 from stream_app.errors import StateError
-from stream_app.progress_records import CONFIGURATION, REPAIR, RESET, Act, Commit
+from stream_app.progress_records import ARRIVAL, CONFIGURATION, REPAIR, RESET, Act, Commit
 from stream_app.records import Metric, Outcome, Prediction, Side
 from stream_app.snapshot.identity import RULES
+from stream_app.snapshot.moved_stream import MovedStream
 from stream_app.snapshot.stops import stopped_text
 from stream_app.verify.audit import NOTHING_DELETED, PartitionAudit
 from stream_app.verify.metrics.topic_check import MetricsTopicCheck
+from stream_app.verify.moved_streams import MovedStreams
 from stream_app.verify.partition.deleted import DeletedRecords, Fate, Horizon
 from stream_app.verify.partition.sent_back import SentBack
 from stream_app.verify.progress_check import ProgressCheck, ProgressStep, ends_of
@@ -73,7 +75,9 @@ class PartitionCheck:
         partition: int,
         findings: Findings,
         how: How,
+        moved: MovedStreams,
     ) -> None:
+        self._moved = moved
         topics = config.topics
         self._how = how
         self._cluster = cluster
@@ -131,7 +135,7 @@ class PartitionCheck:
         )
         rerun = None
         if self._how.rerun and self._is_complete:
-            rerun = Rerun(reader, self._names, self._partition, self._findings, begin, self._horizons)
+            rerun = Rerun(reader, self._names, self._partition, self._findings, begin, self._horizons, self._moved)
         inputs = [self._inputs(reader, side, progress.ends[side], sent_back) for side in Side]
         records = (
             (row.offset, record)
@@ -151,13 +155,14 @@ class PartitionCheck:
         if lacks_outputs and self._is_complete:
             self._deleted.report_outputs(self._horizons.values())
         figures = audit.finish(running=running, is_whole=not lacks_outputs) if self._is_complete else {}
+        self._hand_over(audit, running=running)
         if running:
             self._notes.append(f"partition {self._partition}: the group is at work; newer outputs were left alone")
         elif self._is_complete:
             if not lacks_outputs:
                 metrics.finish(figures)
                 self._check_count(reader)
-            self._notes += sent_back.finish()
+            self._notes += sent_back.finish(audit.moved_letters)
         models = ended = None
         if rerun is not None:
             rerun.finish(running=running)
@@ -173,7 +178,7 @@ class PartitionCheck:
         Where inputs are gone, nobody knows which streams a reset or another configuration has met.
         """
         began_again = self._resets or self._configurations > 1
-        metrics = MetricsTopicCheck(self._config, self._partition, self._findings)
+        metrics = MetricsTopicCheck(self._config, self._partition, self._findings, audit.arrived)
         if not lacks_outputs and not self._has_gap and (self._is_complete or not began_again):
             self._notes += metrics.read(
                 reader, audit.restarts, audit.corrections, audit.costs if self._is_complete else None
@@ -214,7 +219,7 @@ class PartitionCheck:
         progress = ProgressCheck(
             self._progress, self._names.inputs, self._partition, last, self._findings, start.commit
         )
-        rerun = Rerun(*where, self._findings, start, horizons)
+        rerun = Rerun(*where, self._findings, start, horizons, self._moved)
         records = progress_after(reader, self._progress, self._partition, start, self._findings)
         for step in progress.steps(records):
             if isinstance(step.record, Commit):
@@ -262,10 +267,29 @@ class PartitionCheck:
             self._configurations += record.kind == CONFIGURATION
             self._resets += record.kind == RESET
             audit.apply(record)
+            if record.kind == ARRIVAL:
+                self._arrive(MovedStream.from_text(record.text).stream, audit)
         except StateError as problem:
             self._add(Code.INVALID_ACT, self._progress, step.offset, str(problem))
         if record.kind == REPAIR:
             self._notes.append(f"{where}: outputs whose commit markers were lost were published again")
+
+    def _hand_over(self, audit: PartitionAudit, *, running: bool) -> None:
+        """Keep what is known of the streams that have left this partition, for the check of the others."""
+        departed = audit.departed()
+        self._moved.names.update(departed)
+        if self._is_complete and not running:
+            self._moved.departed |= departed
+
+    def _arrive(self, name: str, audit: PartitionAudit) -> None:
+        """Let the audit continue with a stream that has left another partition."""
+        departed = self._moved.departed.pop(name, None)
+        if departed is not None:
+            audit.arrive(departed)
+        elif self._is_complete:
+            self._is_complete = False
+            text = f"stream {name!r} came from a partition that was not checked from its beginning; only a fresh run"
+            self._notes.append(f"partition {self._partition}: {text} compares the outputs of this partition")
 
     def _take_range(
         self,

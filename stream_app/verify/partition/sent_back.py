@@ -1,6 +1,6 @@
 """Dead letters that were sent back to their input, against the records of the resend tool that say so."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from stream_app.backends.reading import Row
@@ -46,12 +46,15 @@ class SentBack:
             text = f"says that offset {letter} was sent back, as offset {before} does"
             self.findings.add(Code.SENT_BACK_TWICE, self.topic, self.partition, row.offset, text)
 
-    def finish(self) -> Iterator[str]:
-        """Add a finding for every dead letter that was sent back unmarked; yield a note for those not yet processed."""
+    def finish(self, elsewhere: Collection[int] = ()) -> Iterator[str]:
+        """Add a finding for every dead letter that was sent back unmarked; yield a note for those not yet processed.
+
+        Those `elsewhere` were sent to another partition.
+        """
         where = f"{self.topic}[{self.partition}]"
         for letter, (topic, offset) in self.inputs.items():
             if letter not in self.marks and letter >= self.low:
                 text = f"is the dead letter {where} offset {letter}, but no record there says that it was sent back"
                 self.findings.add(Code.SENT_BACK_UNMARKED, topic, self.partition, offset, text)
-        if newer := len(self.marks.keys() - self.inputs.keys()):
+        if newer := len(self.marks.keys() - self.inputs.keys() - set(elsewhere)):
             yield f"{where}: {newer:,} dead letters that were sent back are not yet processed again"

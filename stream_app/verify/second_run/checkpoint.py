@@ -94,6 +94,7 @@ def ended(partition: int, task: Task, commit: Commit, progress_offset: int, sinc
         settings=task.settings.to_json(),
         entries=tuple(blob.entry(0) for blob in blobs),
         stopped=dict(task.stopped),
+        partitions=task.partitions,
     )
     position = RunEnd(since=since, progress_offset=progress_offset, outputs={}, manifest=manifest)
     return Ended(position, {blob.key: blob.content for blob in blobs})

@@ -9,7 +9,7 @@ Memory: one task, and the lookahead of the comparison of each output topic.
 
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -19,11 +19,13 @@ from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.outputs import DEAD_LETTERS, GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.progress_records import CONFIGURATION, SKIP, Act, Commit
+from stream_app.progress_records import ARRIVAL, CONFIGURATION, REPARTITION, SKIP, Act, Commit
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Header
 from stream_app.serialization.dead_letter import is_of_a_resend
 from stream_app.snapshot.identity import RULES
+from stream_app.snapshot.moved_stream import MovedStream, Repartition
+from stream_app.verify.moved_streams import MovedStreams
 from stream_app.verify.partition.deleted import Fate, Horizon
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import Ended, ended
@@ -173,6 +175,7 @@ class Rerun:
         findings: Where findings are added.
         begin: The first input offsets (examples, labels), or the state with which the run begins.
         horizons: Where the output topics begin by now.
+        moved: The streams that have left other partitions; this run adds and takes some.
 
     Attributes:
         stopped: Why the run ended early; None if it did not.
@@ -186,7 +189,9 @@ class Rerun:
         findings: Findings,
         begin: tuple[int, int] | Start,
         horizons: Mapping[str, Horizon],
+        moved: MovedStreams,
     ) -> None:
+        self._moved = moved
         self.stopped: str | None = None
         self._reader = reader
         self._partition = partition
@@ -234,9 +239,29 @@ class Rerun:
             self.stopped = f"{self._progress}[{self._partition}] offset {offset}: inputs are gone here"
         elif self._task is not None:
             try:
-                self._task.apply(record)
+                if record.kind == REPARTITION:
+                    self._leave(self._task, Repartition.from_text(record.text).after)
+                self._task.apply(self._own_state(offset, record) if record.kind == ARRIVAL else record)
             except StateError as problem:
                 self.stopped = f"{self._progress}[{self._partition}] offset {offset}: {problem}"
+
+    def _leave(self, task: Task, partitions: int) -> None:
+        """Keep the streams that are about to leave the task."""
+        leaving = task.leaving(partitions)
+        self._moved.names.update(leaving)
+        self._moved.states |= {name: task.moved(name) for name in leaving}
+
+    def _own_state(self, offset: int, arrival: Act) -> Act:
+        """Return an arrival with the state that the fresh run of the former partition has; without one, as it is."""
+        recorded = MovedStream.from_text(arrival.text)
+        own = self._moved.states.pop(recorded.stream, None)
+        if own is None:
+            return arrival
+        text = own.text()
+        if text != arrival.text:
+            what = f"the state of stream {recorded.stream!r} that came is not that which a fresh run has"
+            self._findings.add(Code.WRONG_MODELS, self._progress, self._partition, offset, what)
+        return replace(arrival, text=text)
 
     def _commit(self, offset: int, commit: Commit) -> None:
         if self._task is None:
