@@ -142,22 +142,23 @@ def _operator(config: Config) -> Iterator[_Grant]:
         names.examples: "promote, resume, erase, dlq resend",
         names.labels: "dlq resend",
         names.dead_letters: "dlq resend marks what it has sent back",
-        names.progress: "reset, state import, state skip",
+        names.progress: "reset, repartition, state import, state skip",
     }
-    reads = dict.fromkeys(names.inputs, "inspect, verify, explain; reset and state commit their offsets")
+    reads = dict.fromkeys(names.inputs, "inspect, verify, explain; reset, repartition and state commit their offsets")
     for name in names:
         operations = {"Read": reads.get(name, "inspect, watch, tail, verify, explain, dlq, state")}
         if name in writes:
             operations["Write"] = writes[name]
         operations["Create"] = "topics create"
+        operations["Alter"] = "repartition gives it more partitions"
         operations["DescribeConfigs"] = f"topics create, promote, resume, erase, dlq resend: {_SETTINGS}"
         yield _topic(name, **operations)
-    reason = "read offsets and list members; reset and state commit offsets"
+    reason = "read offsets and list members; reset, repartition and state commit offsets"
     yield _Grant(Resource.GROUP, config.group_id, {"Read": reason})
     yield _Grant(Resource.GROUP, config.log_reader_group_id, {"Describe": _LOG_READER})
     reason = "dlq resend sends each record once"
     yield _Grant(Resource.TRANSACTIONAL_ID, config.resend_transactional_id, {"Write": reason})
-    reason = "reset, state import and state skip: one command at a time"
+    reason = "reset, repartition, state import and state skip: one command at a time"
     yield _Grant(Resource.TRANSACTIONAL_ID, config.tools_transactional_id, {"Write": reason})
 
 

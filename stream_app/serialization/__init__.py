@@ -5,7 +5,8 @@ Numba. `avro` has the schemas and the checks of bytes that they share, `layout` 
 tables of stream names. `json_value` reads one value in JSON and `json_text` writes one; `json_batch` makes Avro of a
 batch, and `json_rows` writes outputs. `wire_format` has the headers that name the schemas of values. `dead_letter`
 reads and writes the records of the dead-letters topic, `left_out` what such a record omits when it would be too large.
+`key_partition` says to which partition producers send a key.
 
 May import `jit` and `config`. Public: `avro`, `codec`, `dead_letter`, `decode`, `encode`, `erased_ids`,
-`json_value`, `label_causes`, `left_out`, `names`, `one_value`, `public_types`, `wire_format`.
+`json_value`, `key_partition`, `label_causes`, `left_out`, `names`, `one_value`, `public_types`, `wire_format`.
 """

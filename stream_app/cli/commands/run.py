@@ -27,7 +27,7 @@ from stream_app.errors import ConfigurationError, RestartNeededError
 @click.option("--was-fenced", is_flag=True, hidden=True, help="The last restart came after the worker was fenced.")
 @click.option("--adopt", "adopts", is_flag=True, help="Accept records of other writers in the output topics.")
 def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], was_fenced: bool, adopts: bool) -> None:
-    """Run one worker of the consumer group, until SIGTERM or Ctrl-C.
+    """Run one worker of the group, until SIGTERM or Ctrl-C.
 
     The exit status is 0 after a clean stop; 2 if a setting is wrong or the broker refuses a request; 3 if no task can
     be restored; 4 after too many restarts; 5 if another worker has the same application.instance.

@@ -142,7 +142,7 @@ def tail(
     *,
     follow: bool,
 ) -> None:
-    """Print the decoded records of TOPIC, one JSON document per line.
+    """Print the decoded records of TOPIC, one JSON per line.
 
     TOPIC is examples, labels, predictions, outcomes, metrics, dead-letters or progress, or the full name of one of
     these topics. A document has the place of the record (topic, partition, offset), its timestamp, its key, its type
