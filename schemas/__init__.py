@@ -6,9 +6,11 @@ A released file never changes: a change is a new file, `example.v2.avsc`, and re
 `golden/` has a value of each in bytes (`example.v1.bin`) and in words (`example.v1.json`).
 """
 
+import json
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 FILE_NAME = re.compile(r"([a-z]+)\.v([0-9]+)\.avsc")
 """Record type in small letters, version."""
@@ -20,6 +22,11 @@ _JSON_FILE_NAME = re.compile(r"([a-z]+)\.v([0-9]+)\.schema\.json")
 def sources() -> Mapping[tuple[str, int], str]:
     """Return the JSON text of each schema, by record type in small letters and version, read from this package."""
     return _texts(FILE_NAME)
+
+
+def newest() -> Mapping[str, Mapping[str, Any]]:
+    """Return the newest schema of each record type, by the type in small letters, parsed."""
+    return {name: json.loads(text) for (name, _), text in sources().items()}  # the versions of a type ascend
 
 
 def json_sources() -> Mapping[tuple[str, int], str]:

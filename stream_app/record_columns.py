@@ -4,7 +4,6 @@ A log's keys and values are bytes in one buffer each. Predictions and outcomes, 
 structured arrays, whose columns are the fields of their schemas.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -305,8 +304,7 @@ class Column(NamedTuple):
 
 def columns_of(record: str) -> Sequence[Column]:
     """Return the columns of a record type, given in small letters: the fields of its newest schema."""
-    (_, _), text = max((key, text) for key, text in schemas.sources().items() if key[0] == record)
-    return [_column(field["name"], field["type"]) for field in json.loads(text)["fields"]]
+    return [_column(field["name"], field["type"]) for field in schemas.newest()[record]["fields"]]
 
 
 def _column(name: str, kind: Any) -> Column:  # noqa: ANN401  (a type in a schema)

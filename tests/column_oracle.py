@@ -65,6 +65,14 @@ class Frequent:
                 one.count, one.excess = one.count // 2, one.excess // 2
         return self.places if place is None else place
 
+    def with_places(self, places: int) -> "Frequent":
+        """Continue with more places, which the most frequent categories without a place take."""
+        self.places = places
+        for row in sorted(self.rows, key=lambda row: -self.known[row].count):
+            if self.known[row].place is None and self.placed < places:
+                self.known[row].place, self.placed = self.placed, self.placed + 1
+        return self
+
     def _admit(self, text: bytes) -> None:
         if len(self.rows) < 2 * self.places:
             self.rows.append(text)
@@ -86,6 +94,19 @@ class ColumnOracle:
         self.moments = {name: Standardisation(1) for name in settings.columns}
         self.means = {name: np.zeros(one.value_width) for name, one in settings.columns.items()}
         self.counts = dict.fromkeys(settings.columns, 0)
+
+    def grow(self, settings: StreamSettings) -> None:
+        """Continue with more columns, more places for categories, or features for gaps."""
+        fresh = ColumnOracle(settings)
+        for name, means in self.means.items():
+            fresh.means[name][: len(means)] = means
+            if len(means) < len(fresh.means[name]):  # a category has more places; the last is that of the others
+                fresh.means[name][[len(means) - 1, -1]] = 0, means[-1]
+        for name, one in self.frequent.items():
+            fresh.frequent[name] = one.with_places(fresh.frequent[name].places)
+        fresh.moments |= self.moments
+        fresh.counts |= self.counts
+        self.__dict__ = fresh.__dict__
 
     def prepare(self, values: Mapping[str, Value]) -> Sequence[float]:
         """Return the features of an example that fits its columns."""

@@ -7,7 +7,7 @@ from stream_app.config import TaskSettings
 from stream_app.records import Example, Metric
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.verify.reference_join import ReferenceJoin
-from stream_app.verify.reference_state import ReferenceStream
+from stream_app.verify.reference_state import Pending, ReferenceStream
 from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
 
 
@@ -69,10 +69,10 @@ class EngineOracle(ReferenceJoin):
         stream.begun[imported.learner] = stream.labelled - int(imported.state["updates"].sum())
         self.learners.pop((imported.stream, imported.learner), None)
 
-    def predict(self, stream: ReferenceStream, example: Example, offset: int) -> None:
+    def predict(self, stream: ReferenceStream, example: Example, pending: Pending) -> None:
         """Store the features, from which the label will be learned."""
         self.features[stream.name, example.id] = tuple(example.features)
-        super().predict(stream, example, offset)
+        super().predict(stream, example, pending)
 
     def learn(self, stream: ReferenceStream, learner: str, id_: str, label: int) -> None:
         """Do one time step of the paper."""

@@ -12,7 +12,7 @@ from stream_app.records import Header, Metric, Outcome, Prediction, Reason
 from stream_app.serialization import codec
 from stream_app.verify.output_checks import CHAMPION_FIELDS, OutcomeHandler
 from stream_app.verify.reference_decisions import decision_faults
-from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Predicted, Record, Reported
 from tests.engine_oracle import EngineOracle, Memory
 from tests.support.formats.wire_formats import CONFLUENT, explained

@@ -16,15 +16,10 @@ from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Side
+from stream_app.snapshot.model_file import DEVIATIONS, LARGEST, scaling_of
 
 _NEAREST = 3
 """Kept examples of each class that are shown."""
-
-_LARGEST = 1e6
-"""Without a scaler, a network takes features within this."""
-
-_MOST_DEVIATIONS = 5.0
-"""A standardised feature is within this."""
 
 _KEPT = ("negative", "positive")
 """How the names of the queues of a learner begin, by class."""
@@ -156,7 +151,7 @@ def _nearest(state: Mapping[str, NDArray[Any]], features: Floats, slot: int) -> 
     for label, name in enumerate(_KEPT):
         if f"{name}_examples" in state:
             kept, ids = state[f"{name}_examples"], state[f"{name}_ids"]
-            seen = state["seen"][slot] if "scaler.mean" in state else np.clip(features, -_LARGEST, _LARGEST)
+            seen = state["seen"][slot] if "scaler.mean" in state else np.clip(features, -LARGEST, LARGEST)
         elif f"ring.{name}.examples" in state:  # RELAY keeps examples as they came
             raw, ids = state[f"ring.{name}.examples"], state[f"ring.{name}.ids"]
             kept, seen = _standardised(state, raw), _standardised(state, features)
@@ -171,9 +166,7 @@ def _nearest(state: Mapping[str, NDArray[Any]], features: Floats, slot: int) -> 
 
 def _standardised(state: Mapping[str, NDArray[Any]], features: NDArray[Any]) -> NDArray[np.float64]:
     """Return features as RELAY standardises them now, without their trends."""
-    deviations = np.sqrt(state["scaler.variance"])
-    factors = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
-    found: NDArray[np.float64] = np.clip(
-        (features - state["scaler.mean"]) * factors, -_MOST_DEVIATIONS, _MOST_DEVIATIONS
-    )
-    return found
+    scaling = scaling_of(state)
+    assert scaling is not None  # noqa: S101  (for the type checker: RELAY has a scaler)
+    mean, factors = scaling
+    return np.clip((features - mean) * factors, -DEVIATIONS, DEVIATIONS)

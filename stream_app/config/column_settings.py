@@ -1,7 +1,8 @@
 """The columns of a stream: what the values of an example are, and how many features each of them becomes."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -135,6 +136,31 @@ MissingValues: TypeAlias = Annotated[tuple[_Mark, ...], Field(max_length=100)]
 def width_of(columns: Mapping[str, ColumnSettings]) -> int:
     """Return the number of features of an example with these columns."""
     return sum(column.width for column in columns.values())
+
+
+def is_growth(before: Mapping[str, ColumnSettings], after: Mapping[str, ColumnSettings]) -> bool:
+    """Say whether all columns are still there, in their order, each with all of its features."""
+    kept = [name for name in after if name in before]
+    return bool(before) and kept == list(before) and all(_keeps_features(before[name], after[name]) for name in kept)
+
+
+def _keeps_features(before: ColumnSettings, after: ColumnSettings) -> bool:
+    """Say whether a column has the same kind, and may have more places for categories, or a feature for gaps."""
+    one, two = before.category, after.category
+    if one is not None and two is not None and one.most and two.most and one.most < two.most:
+        one = two
+    return (one, before.cyclic, before.missing or after.missing) == (two, after.cyclic, after.missing)
+
+
+def places_in(before: Mapping[str, ColumnSettings], after: Mapping[str, ColumnSettings]) -> Sequence[int]:
+    """Return the number of each former feature among the features of columns to which the former have grown."""
+    starts = dict(zip(after, accumulate((column.width for column in after.values()), initial=0), strict=False))
+    found: list[int] = []
+    for name, column in before.items():
+        last = after[name].value_width - 1  # of a category: the feature of all other categories
+        own = [*range(column.value_width - 1), last, *([last + 1] if column.missing else [])]
+        found += [starts[name] + place for place in own]
+    return found
 
 
 class _WithColumns(Protocol):

@@ -1,9 +1,11 @@
 """What may change between two configurations of a running application."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from stream_app.config.column_settings import ColumnSettings, columns_as_list, is_growth
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.task_settings import StreamSettings, TaskSettings
 from stream_app.config.values import Change
@@ -15,6 +17,11 @@ _REMEDY = (
 
 _HOLDS = "holds from now on"
 _RESTARTS = "starts again"
+_GROWS = "keeps what was learned; the weights of new features begin at 0"
+_CANNOT_SHRINK = (
+    "cannot be: what was learned belongs to the former columns. Columns may be added, a category may get more places "
+    "(`most`), and a column `missing: mean`; for anything else, use another stream name"
+)
 
 
 class Running(NamedTuple):
@@ -100,9 +107,12 @@ class _StreamChange(NamedTuple):
 
 def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
     if list(old.columns.items()) != list(new.columns.items()):
-        text = f"columns: {', '.join(old.columns) or 'none'} -> {', '.join(new.columns) or 'none'}"
-        outcome = "cannot be: what was learned belongs to the former columns. Use another stream name"
-        yield _StreamChange(text, outcome, now.features > 0)
+        text = f"columns: {_shown(old.columns, new.columns)} -> {_shown(new.columns, old.columns)}"
+        has_grown = is_growth(old.columns, new.columns)
+        outcome = _GROWS if has_grown else _CANNOT_SHRINK
+        yield _StreamChange(text, outcome, now.features > 0 and not has_grown)
+        for name in (name for name, learner in new.learners.items() if has_grown and not learner.is_dense):
+            yield _StreamChange(f"learners.{name}: its network or method is your own", _RESTARTS, False)
     if old.missing_values != new.missing_values:
         yield _StreamChange(f"missing_values: {list(old.missing_values)} -> {list(new.missing_values)}", _HOLDS, False)
     if old.features != new.features and not (old.columns or new.columns):
@@ -124,6 +134,15 @@ def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> I
             if before.get(key) != after.get(key):
                 outcome = _HOLDS if _keeps_state(key) else _RESTARTS
                 yield _StreamChange(f"learners.{name}.{key}: {before.get(key)} -> {after.get(key)}", outcome, False)
+
+
+def _shown(columns: Mapping[str, ColumnSettings], others: Mapping[str, ColumnSettings]) -> str:
+    """Return the names of columns, and what is different of those that both have."""
+    texts = {one["name"]: json.dumps(one) for one in columns_as_list(columns)}
+    return (
+        ", ".join(name if column == others.get(name, column) else texts[name] for name, column in columns.items())
+        or "none"
+    )
 
 
 def _decision_changes(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:

@@ -110,6 +110,11 @@ class LearnerSettings(Settings):
         """All settings but `options`, which only users' own learners have: equal keys make equal learners."""
         return tuple([value for name, value in self.__dict__.items() if name != "options"])
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether method and network are areba's own: dense layers, whose weights belong to features."""
+        return self.network == "dense" and not is_own(self.method)
+
     @field_validator("method")
     @classmethod
     def _known(cls, method: str) -> str:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from stream_app.monitor.model import JOINED
 from stream_app.records import Outcome, OutcomeKind, Prediction
 
 Kept = TypeVar("Kept")
@@ -21,7 +22,7 @@ _ENDS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 1.0)
 _FADING = 0.9995
 """How each label fades the labels before: the groups show the last 2,000 or so."""
 
-_JOINED, _CORRECTION = (kind.name.lower() for kind in (OutcomeKind.JOINED, OutcomeKind.CORRECTION))
+_CORRECTION = OutcomeKind.CORRECTION.name.lower()
 
 
 class ShownPrediction(NamedTuple):
@@ -77,7 +78,7 @@ class StreamDecisions:
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Add an outcome; only a label of a predicted example counts."""
-        if outcome.label is None or outcome.outcome not in {_JOINED, _CORRECTION}:
+        if outcome.label is None or outcome.outcome not in {JOINED, _CORRECTION}:
             return
         known = self._alerts.get(outcome.id)
         if known is not None:

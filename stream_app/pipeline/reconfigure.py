@@ -1,5 +1,7 @@
 """The streams of a task under other settings: their state is exported as arrays, adapted, and loaded into new streams.
 
+Columns that are added have features whose weights begin at zero: see `learners.wider_state`.
+
 State that does not depend on learners does not change. A learner of the same name keeps its state or, if a setting that
 shapes the state has changed, starts again from the beginning; it keeps its prequential sums and calibration, because
 examples that it predicted before still wait for their labels. A new learner has not predicted these examples: they do
@@ -14,12 +16,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_app.arrays import Longs
 from stream_app.config import Corrections, JoinSettings, StreamSettings, TaskSettings, must_restart
+from stream_app.config.column_settings import places_in, width_of
 from stream_app.join.constants import EVALUATION_COLUMNS, NO_ANSWER, NO_EVALUATION, Counter, Evaluation
 from stream_app.join.score_bins import WORDS
 from stream_app.learners.api import Operations
+from stream_app.learners.wider_state import AddedFeatures
+from stream_app.pipeline.preparation.growth import grown
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
@@ -60,9 +66,10 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
     same_detector = before.metrics.change_detector == after.metrics.change_detector
     for stream in streams:
         one, two = (settings.of_stream(stream.name) for settings in (before, after))
-        origins = list(_origins(one, two))
-        opened = new.open(stream.name, two, stream.features)
-        _carry_over(stream, opened, origins, after.join, same_detector)
+        added = _added_features(one, two)
+        origins = list(_origins(one, two, has_added=added is not None))
+        opened = new.open(stream.name, two, stream.features if added is None else added.width)
+        _carry_over(stream, opened, origins, added, after.join, same_detector)
         if one.threshold != two.threshold:  # otherwise a mark may have changed it
             opened.join.threshold = two.threshold
     return new
@@ -73,14 +80,29 @@ def _dump(settings: TaskSettings, stream: str) -> Mapping[str, Any]:
     return settings.of_stream(stream).model_dump(mode="json")
 
 
-def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[_Origin]:
+def _added_features(before: StreamSettings, after: StreamSettings) -> AddedFeatures | None:
+    """Return the features of columns that are new or have grown; None: the features stay."""
+    if width_of(before.columns) == width_of(after.columns):
+        return None
+    return AddedFeatures(np.array(places_in(before.columns, after.columns), np.int64), width_of(after.columns))
+
+
+def _origins(before: StreamSettings, after: StreamSettings, *, has_added: bool) -> Iterator[_Origin]:
     numbers = {name: number for number, name in enumerate(before.learners)}
     for name, settings in after.learners.items():
         number = numbers.get(name, _NOWHERE)
-        yield _Origin(number, number == _NOWHERE or must_restart(before.learners[name], settings))
+        is_other = number == _NOWHERE or must_restart(before.learners[name], settings)
+        yield _Origin(number, is_other or (has_added and not settings.is_dense))
 
 
-def _carry_over(old: Stream, new: Stream, origins: Sequence[_Origin], join: JoinSettings, same_detector: bool) -> None:
+def _carry_over(
+    old: Stream,
+    new: Stream,
+    origins: Sequence[_Origin],
+    added: AddedFeatures | None,
+    join: JoinSettings,
+    same_detector: bool,
+) -> None:
     state = StreamState(old)
     core = state.core_state()
     numbers = np.full(len(old.learner_names), _NOWHERE)
@@ -93,18 +115,26 @@ def _carry_over(old: Stream, new: Stream, origins: Sequence[_Origin], join: Join
     kept["counters"] = _with_champion(core, numbers)
     kept["counters"][KEPT_COUNTERS.index(Counter.CLOSED_FIRST)] = first
     for number, origin in enumerate(origins):
-        kept |= named(f"learner.{number}.", _learner(core, new, number, origin))
+        kept |= named(f"learner.{number}.", _learner(core, new, number, origin, added))
         kept |= named(f"sums.{number}.", _sums(core, new, number, origin, same_detector))
-    pending = _pending(state, new, origins, numbers)
+    if added is not None and new.preparation is not None:
+        learned = grown(without_prefix(core, "columns."), old.settings.columns, new.preparation, added.places)
+        kept |= named("columns.", learned)
+        kept["features_count"] = np.array([added.width])
+    pending = _pending(state, new, origins, numbers, added)
     load_stream(new, kept, pending, _closed(state.closed_rows(first, end), origins, join.corrections))
     _see(new, origins, len(pending["ids"]))
 
 
-def _learner(core: Arrays, new: Stream, number: int, origin: _Origin) -> Columns:
+def _learner(core: Arrays, new: Stream, number: int, origin: _Origin, added: AddedFeatures | None) -> Columns:
     known = without_prefix(core, f"learner.{origin.number}.")
-    if new.learners and (origin.restarts or not known):
-        return without_seen(new.learners[number].arrays())
-    return known
+    if not new.learners or (known and not origin.restarts and added is None):
+        return known
+    fresh = without_seen(new.learners[number].arrays())
+    if origin.restarts or not known or added is None:
+        return fresh
+    hidden = new.settings.learners[new.learner_names[number]].hidden
+    return added.state(known, fresh, hidden[0] if hidden else 1)
 
 
 def _sums(core: Arrays, new: Stream, number: int, origin: _Origin, same_detector: bool) -> Columns:
@@ -124,10 +154,15 @@ def _with_champion(core: Arrays, numbers: Longs) -> Longs:
     return counters
 
 
-def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], numbers: Longs) -> Columns:
+def _pending(
+    state: StreamState, new: Stream, origins: Sequence[_Origin], numbers: Longs, added: AddedFeatures | None
+) -> Columns:
     """Return the rows of pending examples, with a column for each learner as there are now."""
     before = state.pending_rows(state.pending_arrivals())
     count = len(before["ids"])
+    if added is not None:
+        wide = {name: added.rows(array) for name, array in before.items() if _has_features(name, array)}
+        before = {**before, **wide}
     rows = {name: array for name, array in before.items() if not name.startswith(f"{SEEN}.")}
     rows["features"] = np.reshape(before["features"], (count, new.features))
     costs = rows.pop(COSTS, np.full((count, 2), np.nan, np.float32))
@@ -147,6 +182,11 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[_Origin], number
             blank = np.zeros((count, *arrays[SEEN].shape[1:]), arrays[SEEN].dtype)
             rows[f"{SEEN}.{number}"] = blank if origin.restarts else before[f"{SEEN}.{origin.number}"]
     return {**rows, **answers}
+
+
+def _has_features(name: str, array: NDArray[Any]) -> bool:
+    """Say whether an array of pending examples has their features, as they came or as a learner scaled them."""
+    return name == "features" or (name.startswith(f"{SEEN}.") and array.dtype == np.float32)  # RELAY sees no features
 
 
 def _closed(closed: Arrays, origins: Sequence[_Origin], corrections: Corrections) -> Columns:

@@ -54,8 +54,7 @@ _BRACKET = re.compile(rb"[\[{\]}]")
 @cache
 def field_types(name: str) -> Mapping[str, Any]:
     """Return the Avro types of the fields of a record type, given in small letters: those of its newest schema."""
-    (_, text) = max((version, text) for (own, version), text in schemas.sources().items() if own == name)
-    return MappingProxyType({field["name"]: field["type"] for field in json.loads(text)["fields"]})
+    return MappingProxyType({field["name"]: field["type"] for field in schemas.newest()[name]["fields"]})
 
 
 def read_json(

@@ -38,6 +38,9 @@ STATE, MODEL, INPUT, COLUMNS = "state.", "model.", "input.", "columns."
 
 FORMAT = "areba model 1"
 
+DEVIATIONS, LARGEST = 5.0, 1e6
+"""Limits of a standardized feature, and of a feature that enters a network as it comes."""
+
 Layers: TypeAlias = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Weights `[units, inputs]` and biases `[units]` of each layer of a network."""
 
@@ -84,16 +87,8 @@ class ModelFile(NamedTuple):
         return [_layers(network, widths) for network in parameters]
 
     def scaling(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return mean and inverse deviation, float64 `[features]`, of a learner that standardizes; otherwise None.
-
-        A feature that never varied has the inverse deviation 0, so that its standardized value is 0.
-        """
-        if "scaler.mean" not in self.state:
-            return None
-        mean, variance = (np.asarray(self.state[f"scaler.{name}"], np.float64) for name in ("mean", "variance"))
-        deviation = np.sqrt(variance)
-        factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        return mean, factor
+        """Return what `scaling_of` returns for the learner's state."""
+        return scaling_of(self.state)
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
@@ -142,6 +137,19 @@ class ModelFile(NamedTuple):
             return cls(state, settings, int(metadata.pop("features")), metadata, columns, names)
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
             raise StateError(f"{path}: not a file of `areba state export` ({problem})") from None
+
+
+def scaling_of(state: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return mean and inverse deviation, float64 `[features]`, of a learner that standardizes; otherwise None.
+
+    A feature that never varied has the inverse deviation 0, so that its standardized value is 0.
+    """
+    if "scaler.mean" not in state:
+        return None
+    mean, variance = (np.asarray(state[f"scaler.{name}"], np.float64) for name in ("mean", "variance"))
+    deviation = np.sqrt(variance)
+    factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    return mean, factor
 
 
 def digest_of(state: Arrays) -> str:

@@ -30,7 +30,8 @@ from stream_app.verify.output_checks import (
     PredictionHandler,
 )
 from stream_app.verify.partition.deleted import Fate
-from stream_app.verify.reference_join import ReferenceJoin, merge
+from stream_app.verify.reference_join import ReferenceJoin
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record, Reported
 from stream_app.verify.results import EQUATIONS, Code, Findings, StreamTotals
 from stream_app.verify.sequence_check import SequenceCheck

@@ -9,6 +9,7 @@ import struct
 from stream_app.config import ColumnSettings, StreamSettings
 from stream_app.config.column_settings import MAX_COLUMN_BYTES
 from stream_app.records import Example, Reason, Value
+from stream_app.verify.reference_decisions import as_float32
 from stream_app.verify.reference_state import ErrorCosts
 
 _LARGEST_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
@@ -47,7 +48,8 @@ def identity_of(example: Example, settings: StreamSettings) -> bytes:
     """Return the bytes in which two examples of one id must agree to be the same."""
     if example.values is None:
         return struct.pack(f"<{len(example.features)}f", *example.features)
-    return repr([_plain(example.values.get(name)) for name in settings.columns]).encode()
+    values = {name: _plain(example.values.get(name)) for name in sorted(settings.columns)}
+    return repr({name: value for name, value in values.items() if value is not None}).encode()
 
 
 def costs_of(example: Example, settings: StreamSettings) -> ErrorCosts | None:
@@ -63,7 +65,7 @@ def _cost(cost: float | str, example: Example, settings: StreamSettings) -> floa
     if isinstance(cost, str):
         value = _plain((example.values or {}).get(cost))
         cost = max(value, 0.0) if isinstance(value, float) and value not in settings.missing_values else 0.0
-    return float(struct.unpack("<f", struct.pack("<f", cost))[0])
+    return as_float32(cost)
 
 
 def _plain(value: Value) -> float | str | None:

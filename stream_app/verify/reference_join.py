@@ -7,7 +7,7 @@ events; the property tests and the simulation compare a task with it, record by 
 Memory: the open records and the remembered closed examples, both bounded by the settings.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeVar
 
 from stream_app.config import StreamSettings, TaskSettings
@@ -31,24 +31,6 @@ from stream_app.verify.reference_state import (
 )
 
 Known = TypeVar("Known", Waiting, Closed)
-
-
-def merge(examples: Iterable[Record], labels: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records of one range in the order in which they count.
-
-    Of the two next records, the record with the smaller timestamp comes first, the example on a tie. Each side keeps
-    its order, regardless of its timestamps.
-    """
-    sides = iter(examples), iter(labels)
-    example, label = next(sides[0], None), next(sides[1], None)
-    while example is not None or label is not None:
-        if label is None or (example is not None and example.time_ms <= label.time_ms):
-            assert example is not None  # noqa: S101  (for the type checker)
-            yield example
-            example = next(sides[0], None)
-        else:
-            yield label
-            label = next(sides[1], None)
 
 
 def refusal(record: Record, stream: str) -> Reason | None:
@@ -181,8 +163,8 @@ class ReferenceJoin:
             else:
                 self.bury(record, Reason.CONFLICTING_EXAMPLE)
             return
-        self.predict(stream, example, record.offset)
         pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion, costs)
+        self.predict(stream, example, pending)
         waiting = stream.take_label(example.id)
         if (late_ms := self.late_ms(stream, record.time_ms)) > 0:
             self.close(stream, example.id, pending, Cause.EXPIRED_EXAMPLE)
@@ -196,15 +178,14 @@ class ReferenceJoin:
             for _ in range(min(excess, MAX_EVICTIONS)):
                 self.close_oldest_example(stream, Cause.EVICTED_EXAMPLE)
 
-    def predict(self, stream: ReferenceStream, example: Example, offset: int) -> None:
+    def predict(self, stream: ReferenceStream, example: Example, pending: Pending) -> None:
         """Let every learner predict; a setting decides whether all predictions are published or the champion's."""
         stream.examples += 1
-        costs = costs_of(example, self.settings.of_stream(stream.name))
         for learner, settings in stream.learners.items():
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
-                cells = (learner, champion, stream.labelled - stream.begun[learner], offset)
-                decided = (stream.threshold, votes(settings), costs)
+                cells = (learner, champion, stream.labelled - stream.begun[learner], pending.offset)
+                decided = (stream.threshold, votes(settings), pending.costs)
                 self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided))
 
     # Labels -----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, StreamJoin
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import MAX_ID_BYTES, Side
-from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Record
 from tests.support.rows import columns
 from tests.support.snapshots import exported

@@ -14,7 +14,7 @@ from stream_app.pipeline.transaction_bounds import Room
 from stream_app.records import Example, Label, Mark, MarkKind, Outcome, Side
 from stream_app.serialization import codec
 from stream_app.snapshot import segments
-from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Record
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.rows import columns

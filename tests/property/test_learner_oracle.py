@@ -15,7 +15,7 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS, new_method
 from stream_app.pipeline.task import Task
 from stream_app.records import Operation, Side
-from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import ExpectedOutcome, Predicted, Record
 from tests.learner_oracle import Kept, Network, Queues
 from tests.oracle_checks import SecondOpinion, rows_of

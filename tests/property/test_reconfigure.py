@@ -20,7 +20,7 @@ from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, Outcome, Prediction, Side
 from stream_app.serialization import codec
 from stream_app.snapshot import segments
-from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Record
 from tests.oracle_checks import rows_of
 from tests.support.formats.metrics import sums_in

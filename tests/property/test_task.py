@@ -37,7 +37,7 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import codec
-from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Record, Reported
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
 from tests.support.formats.metrics import sums_in

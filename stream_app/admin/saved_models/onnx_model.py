@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ConfigurationError
-from stream_app.snapshot.model_file import Layers, ModelFile
+from stream_app.snapshot.model_file import DEVIATIONS, LARGEST, Layers, ModelFile
 
 OPSET = 21
 """The version of ONNX's operators, of 2024: runtimes from onnxruntime 1.18 on read it."""
@@ -21,9 +21,6 @@ IR_VERSION = 10
 
 LEAK = 0.01
 """The slope of LeakyReLU below 0."""
-
-DEVIATIONS, LARGEST = 5.0, 1e6
-"""Limits of a standardized feature, and of a feature that enters a network as it comes."""
 
 
 def onnx_model(file: ModelFile) -> bytes:
@@ -36,13 +33,14 @@ def onnx_model(file: ModelFile) -> bytes:
         import onnx  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError as error:
         raise ConfigurationError("--format onnx needs the package onnx: pip install 'areba[onnx]'") from error
-    if not file.layers():
+    networks = file.layers()
+    if not networks:
         raise ConfigurationError(
             f"learner {file.source['learner']}: only networks of areba's own (network: dense) can be written as ONNX"
         )
     graph = _Graph(onnx)
     inputs = _add_inputs(graph, file)
-    scores = [_add_network(graph, layers, inputs, f"{number}.") for number, layers in enumerate(file.layers())]
+    scores = [_add_network(graph, layers, inputs, f"{number}.") for number, layers in enumerate(networks)]
     mean = graph.add("Mean", scores, "mean_score") if len(scores) > 1 else scores[0]
     graph.add("Squeeze", [mean, graph.constant("last_axis", np.array([1]))], "score")
     model = graph.model(file.features)

@@ -162,17 +162,23 @@ def _read_example(columns: ColumnTable, one: OneExample, buffer: Bytes, start: i
 
 @inlined_without_refcounts
 def _fingerprint(columns: ColumnTable, one: OneExample, buffer: Bytes) -> np.uint64:
-    """Return a hash of the values as they came; it is not 0."""
+    """Return a hash of the names and values as they came; it is not 0.
+
+    A missing value does not count, nor the order: so columns that the stream gets later do not make a repetition of an
+    older example a conflict.
+    """
     value = _PRIME
     for column in range(columns.size):
         kind = one.kinds[column]
-        word = np.uint64(kind)
+        if kind == NULL_VALUE:
+            continue
         if kind == TEXT_VALUE:
             word = hash_of(buffer, one.starts[column], one.ends[column])
-        elif kind != NULL_VALUE:
+        else:
             word = np.float64(one.numbers[column]).view(np.uint64) ^ _PRIME
-        value = (value ^ word) * _PRIME
-        value ^= value >> _HALF
+        word = (word ^ columns.name_hashes[column]) * _PRIME
+        word ^= word >> _HALF
+        value += word * _PRIME
     return max(value, np.uint64(1))
 
 

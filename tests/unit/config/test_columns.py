@@ -88,9 +88,20 @@ def test_what_may_change() -> None:
     for other in (
         {"b": {"category": {"most": 2}}, "a": "number"},
         {"a": "number"},
-        {"a": {"missing": "mean"}, "b": {"category": {"most": 2}}},
+        {"a": "number", "b": {"category": {"most": 1}}},
+        {"a": "number", "b": {"category": {"hashed": 3}}},
+        {"a": {"cyclic": 7}, "b": {"category": {"most": 2}}},
+        {"c": "number"},
         {},
     ):
         found = changes(old, _settings(other, []), running)
-        assert any(line.startswith("columns: a, b -> ") for line in found.refused), other
+        assert any(line.startswith("columns: ") for line in found.refused), other
         assert not changes(old, _settings(other, []), {}).refused
+    for grown in (
+        {"new": "number", "a": "number", "b": {"category": {"most": 2}}},
+        {"a": {"missing": "mean"}, "b": {"category": {"most": 3}, "missing": "mean"}},
+    ):
+        found = changes(old, _settings(grown, []), running)
+        assert not found.refused
+        assert any(line.startswith("columns: ") for line in found.taken_over), grown
+    assert changes(_settings(grown, []), old, running).refused
