@@ -238,6 +238,7 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     topics = application.config.topics
     numbers = _homes(application, stream) if task is None else [task]
     example, offset, erased, number = _find_in(application, numbers, stream, id_)
+    form = _recorded_format(application, number)
     history = History(application.config, application.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
     rebuilt_task = _state_before(history, application, number, before, recorded)
@@ -247,11 +248,12 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     starts = recorded.commit.predictions_start, recorded.commit.outcomes_start
     partitions = TopicPartition(topics.predictions, number), TopicPartition(topics.outcomes, number)
     published, outcomes = (
-        _of_id(application, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
+        _of_id(application, partition, start, stream, id_, form)
+        for partition, start in zip(partitions, starts, strict=True)
     )
     found = [one for one in published if isinstance(one, Prediction)]
     later = [TopicPartition(topics.outcomes, other) for other in numbers[: numbers.index(number)]]
-    outcomes = chain(outcomes, *(_of_id(application, place, 0, stream, id_) for place in reversed(later)))
+    outcomes = chain(outcomes, *(_of_id(application, place, 0, stream, id_, form) for place in reversed(later)))
     low = application.cluster.watermarks(partitions[0]).low
     return _Explanation(
         example,
@@ -284,15 +286,27 @@ def _find_in(
     problem: Exception | None = None
     for number in numbers:
         try:
+            form = _recorded_format(application, number)
             place = TopicPartition(application.config.topics.examples, number)
-            return *_find_example(application, place, stream, id_), number
+            return *_find_example(application, place, stream, id_, form), number
         except (ConfigurationError, DeadExampleError, StateError) as error:
             problem = error if problem is None or isinstance(error, DeadExampleError) else problem
     raise problem or AssertionError("a stream has a partition")
 
 
+def _recorded_format(application: Application, number: int) -> WireFormat:
+    """Return the format of all values of a task: schemas are recorded when a worker meets them."""
+    config = application.config
+    if config.serialization.wire_format != "confluent":
+        return application.wire_format
+    settings = config.task_settings()
+    for recorded in History(config, application.cluster, number).commits():
+        settings = settings.with_schema_ids(recorded.settings.schema_ids, recorded.settings.writer_schemas)
+    return format_of(settings)
+
+
 def _find_example(
-    application: Application, partition: TopicPartition, stream: str, id_: str
+    application: Application, partition: TopicPartition, stream: str, id_: str, form: WireFormat
 ) -> tuple[Example, int, int | None]:
     """Return the first example with this id that is no dead letter, its offset, and that of a mark that erased it.
 
@@ -306,7 +320,7 @@ def _find_example(
     for row in rows_of(application.cluster, partition):
         is_known = is_known or (row.value is not None and name in row.value)
         if row.value and (codec.may_have(row.value, id_) or codec.may_have(row.value, digest)):
-            record = _decoded(row.value, application)
+            record = _decoded(row.value, form)
             is_known = is_known or getattr(record, "stream", None) == stream
             if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
                 erased = row.offset
@@ -332,9 +346,9 @@ def _find_example(
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.NOT_FOUND)
 
 
-def _decoded(value: bytes, application: Application) -> object:
+def _decoded(value: bytes, form: WireFormat) -> object:
     try:
-        return codec.decode_one(value, application.wire_format)
+        return codec.decode_one(value, form)
     except (UndecodableError, WrongSchemaError):
         return None
 
@@ -387,10 +401,12 @@ def _range(application: Application, partition: TopicPartition, start: int, end:
     return records
 
 
-def _of_id(application: Application, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
+def _of_id(
+    application: Application, partition: TopicPartition, start: int, stream: str, id_: str, form: WireFormat
+) -> Iterator[object]:
     """Yield the predictions or outcomes of an example; none is older than the commit that processed the example."""
     for row in rows_of(application.cluster, partition, max(start, application.cluster.watermarks(partition).low)):
         if row.value and codec.may_have(row.value, id_):
-            record = _decoded(row.value, application)
+            record = _decoded(row.value, form)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
                 yield record

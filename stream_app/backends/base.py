@@ -279,13 +279,6 @@ class Cluster(Protocol):
             TopicError: The broker refused a topic.
         """
 
-    def grow(self, names: Sequence[str], partitions: int) -> None:
-        """Give topics this number of partitions; a topic that has as many or more is left as it is.
-
-        Raises:
-            TopicError: The broker refused a topic.
-        """
-
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader at the first offset; with `committed=False` it also reads aborted and open records."""
 

@@ -32,6 +32,13 @@ class LogFollower(Protocol):
 class FollowableCluster(Cluster, Protocol):
     """A cluster whose partitions can be followed."""
 
+    def grow(self, names: Sequence[str], partitions: int) -> None:
+        """Give topics this number of partitions; a topic that has as many or more is left as it is.
+
+        Raises:
+            TopicError: The broker refused a topic.
+        """
+
     def follow(self, offsets: Mapping[TopicPartition, int]) -> LogFollower:
         """Return a follower of these partitions that begins at these offsets."""
 

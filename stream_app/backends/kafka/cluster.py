@@ -272,7 +272,7 @@ class KafkaCluster:
             time.sleep(timeouts.RETRY_PAUSE_S)
 
     def grow(self, names: Sequence[str], partitions: int) -> None:
-        """Give topics this number of partitions, and wait until a broker knows them; see `base.Cluster.grow`."""
+        """Give topics this number of partitions, and wait until a broker knows them."""
         small = [name for name, size in self._topic_sizes().items() if name in names and size.partitions < partitions]
         lines = []
         wanted = [NewPartitions(name, partitions) for name in small]

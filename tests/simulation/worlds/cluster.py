@@ -98,6 +98,10 @@ class SimulatedCluster:
         """Create topics."""
         self._gate.call("create", lambda: self._inner.create(topics, replication))
 
+    def grow(self, names: Sequence[str], partitions: int) -> None:
+        """Give topics more partitions."""
+        self._gate.call("grow", lambda: self._inner.grow(names, partitions))
+
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition."""
         return self._gate.call(

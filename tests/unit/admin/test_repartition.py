@@ -63,7 +63,7 @@ class _World(World):
                     early = codec.encode(Label(name, f"e{number + 3}", 1))
                     self.put("labels", place, key, early, 1_000 + number)
 
-    def run(self) -> dict[str, Mapping[str, str]]:
+    def run(self) -> dict[str, str]:
         """Let a worker process everything; return the digests of all models, by task."""
         member = started(self.worker())
         wanted = {
