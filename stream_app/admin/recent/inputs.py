@@ -5,6 +5,7 @@ nothing. The key names the stream, and decides its partition.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stream_app.admin.problems import Problem, ProblemCode
@@ -30,10 +31,12 @@ class InputTails(NamedTuple):
     Attributes:
         newest_ms: By (topic, partition), the event time of the newest record of each stream, by stream.
         tasks: The number of tasks of the application; 0: not known.
+        oldest_ms: As `newest_ms`, the event time of the oldest of these records.
     """
 
     newest_ms: Mapping[tuple[str, int], Mapping[str, int]]
     tasks: int = 0
+    oldest_ms: Mapping[tuple[str, int], Mapping[str, int]] = MappingProxyType({})
 
     def homes(self) -> dict[str, list[int]]:
         """Return the partitions in which each stream has recent records."""
@@ -45,8 +48,18 @@ class InputTails(NamedTuple):
         result = {}
         for stream, times in sorted(found.items()):
             since_ms = max(times.values()) - _SPLIT_MS
-            result[stream] = sorted(partition for partition, time_ms in times.items() if time_ms >= since_ms)
+            recent = sorted(partition for partition, time_ms in times.items() if time_ms >= since_ms)
+            own = partition_of(stream.encode(), self.tasks) if self.tasks else -1
+            result[stream] = [one for one in recent if one == own or not self._is_former(stream, one, own, times)]
         return result
+
+    def _is_former(self, stream: str, partition: int, own: int, times: Mapping[int, int]) -> bool:
+        """Say whether `areba repartition` moved the stream away: its records there are older than those in its own."""
+        oldest = [times for (_, place), times in self.oldest_ms.items() if place == own and stream in times]
+        if not oldest or times[partition] > min(found[stream] for found in oldest):
+            return False
+        divisors = (number for number in range(1, self.tasks) if self.tasks % number == 0)
+        return any(partition_of(stream.encode(), number) == partition for number in divisors)
 
     def split(self) -> dict[str, list[int]]:
         """Return the streams that have recent records in several partitions, with these partitions."""
@@ -88,15 +101,17 @@ def tails_of(cluster: Cluster, topics: Sequence[str], partitions: Iterable[int],
         TopicError: The broker does not allow us to read.
     """
     found: dict[tuple[str, int], dict[str, int]] = {}
+    begins: dict[tuple[str, int], dict[str, int]] = {}
     for partition in partitions:
         for topic in topics:
             place = TopicPartition(topic, partition)
             low, high = cluster.watermarks(place)
-            newest = found.setdefault((topic, partition), {})
+            newest, oldest = (times.setdefault((topic, partition), {}) for times in (found, begins))
             if low == high:
                 continue
             for row in rows_of(cluster, place, max(low, high - TAIL_RECORDS)):
                 stream = stream_of_key(row.key)
                 if stream != UNKNOWN_STREAM_NAME:
                     newest[stream] = max(row.timestamp_ms, newest.get(stream, row.timestamp_ms))
-    return InputTails(found, tasks)
+                    oldest[stream] = min(row.timestamp_ms, oldest.get(stream, row.timestamp_ms))
+    return InputTails(found, tasks, begins)

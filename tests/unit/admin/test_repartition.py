@@ -9,6 +9,7 @@ import pytest
 
 from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
+from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.models import Application, explain
 from stream_app.admin.repartition import repartition
 from stream_app.backends.base import TopicInfo, TopicPartition
@@ -135,6 +136,7 @@ def test_outputs_are_those_of_an_application_that_always_had_so_many(
     report = verify(world.cluster, world.config, rerun=True)
     assert report.ok, report.findings
     assert not report.is_partial
+    assert not inspect(world.cluster, world.config).input_tails.split()
     accepted = verify(always[2].cluster, world.config, rerun=True).figures
     assert {name: one.to_plain() for name, one in report.figures.items()} == {
         name: one.to_plain() for name, one in accepted.items()
