@@ -47,6 +47,7 @@ streams:
     l2: 0.01
     champion: areba       # the first champion; `areba promote` changes it
     threshold: {score: 0.8}  # from when on the class is 1; by default `majority`; or probability: 0.3; or `costs`
+    drift: {window_examples: 1000}  # compare each window of examples with a reference (docs/drift.md)
     learners:             # settings for one learner
       areba: {budget: 20}
   forest:
