@@ -200,6 +200,7 @@ class LiveTask:
             if not must:
                 return None  # an applied configuration must be recorded, and only a batch with `must` is certain
             self.position.has_changed = True
+            self.snapshots.draft()
             self.task.apply_settings(self._request.settings)
         opened = self._open(rows, room, must=must)
         if opened is None:
@@ -208,6 +209,7 @@ class LiveTask:
         for stop in starmap(Stop, self._breaker.take_due().items()):
             self._pending_acts.append(_PendingAct(STOP, stop.text))
             self.task.apply(Act(0, STOP, __version__, stop.text))
+        self.snapshots.keep(opened.named_streams())
         outputs = self.task.run(opened)
         return ComputedBatch(outputs, opened.raw, self._positions, self._clock.monotonic_s() - start_s)
 
@@ -359,16 +361,22 @@ class LiveTask:
         self.unnamed_ends = None
         self.snapshots.name()
 
-    def begin_snapshot(self, *, ending: bool = False) -> int | None:
-        """Take a snapshot if one is due; with `ending`, if there is anything to save.
+    def take_snapshot(self, slice_s: float, *, ending: bool = False) -> int | None:
+        """Begin a snapshot if one is due, or continue the one that is being written.
+
+        Args:
+            slice_s: The time that this may take; one stream is drafted in any case.
+            ending: Whether to begin one if there is anything to save.
 
         Returns:
-            The bytes that will be written; None where no snapshot was taken.
+            The bytes of all new blobs, if this completes the draft; otherwise None.
         """
         position = self.position
         is_at_anchor = position.anchor.progress_offset >= 0 and not position.has_changed
-        if not is_at_anchor or not self.snapshots.is_due(ending=ending):
-            return None
-        if self._is_ahead:
-            raise AssertionError("a snapshot holds the state after a commit record, and a batch is computed already")
-        return self.snapshots.begin(self.task, position.anchor, self._breaker.counts, self._clock.monotonic_s)
+        if is_at_anchor and self.snapshots.is_due(ending=ending):
+            if self._is_ahead:
+                raise AssertionError(
+                    "a snapshot holds the state after a commit record, and a batch is computed already"
+                )
+            self.snapshots.begin(self.task, position.anchor, self._breaker.counts)
+        return self.snapshots.draft(slice_s)

@@ -104,10 +104,16 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
     n = len(cells)
     reasons = np.zeros(n, np.uint8)
     reasons[cells.lengths > limits.max_record_bytes] = Reason.TOO_LARGE
-    bounded = np.maximum(cells.lengths, 0)[reasons == 0]
+    kinds = np.where(cells.lengths < 0, np.uint8(Kind.TOMBSTONE), np.uint8(Kind.MALFORMED))
+    form = limits.wire_format
+    if form.json is not None:
+        from stream_app.serialization.json_batch import avro_values  # noqa: PLC0415  (needs the extra `json`)
+
+        cells, form = avro_values(cells, side, reasons, form), single_object()
+    bounded = np.maximum(cells.lengths, 0)[reasons == 0]  # a feature in JSON may take fewer bytes than in Avro
     features = np.empty(int(bounded.sum()) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
     columns = _Columns(
-        kinds=np.where(cells.lengths < 0, np.uint8(Kind.TOMBSTONE), np.uint8(Kind.MALFORMED)),
+        kinds=kinds,
         reasons=reasons,
         streams=np.full(n, -1, np.int32),
         ids=np.zeros((n, ID_WORDS), np.uint64),
@@ -118,11 +124,6 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         labels=np.full(n, -1, np.int8),
         revisions=np.zeros(n, np.int64),
     )
-    form = limits.wire_format
-    if form.json is not None:
-        from stream_app.serialization.json_batch import avro_values  # noqa: PLC0415  (needs the extra `json`)
-
-        cells, form = avro_values(cells, side, reasons, form), single_object()
     new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
     expected = _Expected(int(side), limits.max_features, form.tables[side])
     known = NameList() if known is None else known

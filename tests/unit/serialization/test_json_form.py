@@ -31,6 +31,7 @@ from stream_app.records import (
 )
 from stream_app.schemas import json_sources
 from stream_app.serialization import codec
+from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_labels
 from stream_app.serialization.json_value import read_json
 from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES
@@ -255,6 +256,14 @@ def test_every_float_is_the_same_again() -> None:
     values = encode_predictions(records, JSON)
     scores = [json.loads(value or b"")["score"] for value in values]
     assert np.array(scores, np.float64).astype(np.float32).tobytes() == numbers.tobytes()
+
+
+def test_features_of_one_digit_have_room() -> None:
+    """A feature of two bytes in JSON takes four in a column: a sender of short numbers must not end the worker."""
+    value = json.dumps({"stream": "s", "id": "a", "features": [1] * 5_000}, separators=(",", ":")).encode()
+    decoded = decode([value], Side.EXAMPLES, DecodeLimits(wire_format=JSON))
+    assert decoded.reasons.tolist() == [0]
+    assert decoded.features.tolist() == [1.0] * 5_000
 
 
 def test_senders() -> None:
