@@ -17,6 +17,8 @@ from stream_app.config.memory_bound import bound_of
 from stream_app.live.snapshot_writer import COST_SHARE
 from stream_app.progress_records import Commit
 from stream_app.serialization import codec
+from stream_app.snapshot.format import CHUNK_BYTES, MAX_MANIFEST_CHUNKS
+from stream_app.worker.rounds import SAVE_TIMEOUT_S
 
 REPLICAS = 3
 
@@ -54,11 +56,8 @@ GROUP_REQUESTS = 3 * GROUP_COMMITS
 MESSAGE_BYTES = 1_048_588
 """The largest batch that a topic takes by default, `message.max.bytes`; the group's metadata are one record."""
 
-MANIFEST_BYTES = 64 * 900_000
-"""The largest manifest that a restore reads: `snapshot.format`."""
-
-SAVE_S = 10.0
-"""Longest time that a worker takes to save its tasks in a rebalance: `worker.rounds`."""
+MANIFEST_BYTES = MAX_MANIFEST_CHUNKS * CHUNK_BYTES
+"""The largest manifest that a restore reads."""
 
 DISK = 100e6
 """Bytes a second that a broker writes to a plain cloud disk: assumed."""
@@ -73,7 +72,7 @@ MEMORY = 16e9
 PAUSE_S, LOADED_S = 0.3, 3.0
 """Longest pause of commits in a rebalance that a payment can wait for, and of the tasks of a lost worker: goals."""
 
-TOPICS = 8
+TOPICS = len(Config().topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +251,13 @@ def _rebalance(app: Application) -> Iterable[Line]:
     draft_s = app.worker_streams * DRAFT_S
     heartbeat_s = int(str(CONSUMER_TUNING["heartbeat.interval.ms"])) / 1000
     written_s = size / (BROKERS * DISK)
-    pause_s = heartbeat_s + min(SAVE_S, draft_s + written_s)
+    pause_s = heartbeat_s + min(SAVE_TIMEOUT_S, draft_s + written_s)
     yield Line("group metadata", metadata, MESSAGE_BYTES, "B", "`message.max.bytes`, one record",
                "KIP-848: a record for each member")  # fmt: skip
-    yield Line("snapshots of all tasks, drafted", draft_s, SAVE_S, "s", "time to save", moving)
-    yield Line("snapshots of all tasks, written", written_s, SAVE_S, "s", f"time to save; {BROKERS} disks", moving)
+    yield Line("snapshots of all tasks, drafted", draft_s, SAVE_TIMEOUT_S, "s", "time to save", moving)
+    yield Line(
+        "snapshots of all tasks, written", written_s, SAVE_TIMEOUT_S, "s", f"time to save; {BROKERS} disks", moving
+    )
     yield Line("a join or a leave stops all workers", pause_s, PAUSE_S, "s", "goal", moving)
     yield Line(
         "a worker's streams are loaded",

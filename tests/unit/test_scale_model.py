@@ -13,10 +13,8 @@ from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
-from stream_app.snapshot import format as snapshot_format
 from stream_app.snapshot.format import FORMAT, Manifest
 from stream_app.snapshot.segments import Blob, Book
-from stream_app.worker import rounds
 from tests.support.documents import ROOT
 
 STREAMS, LABELS = 50, 20
@@ -66,13 +64,6 @@ def test_the_bytes_of_a_stream_are_those_of_a_real_snapshot() -> None:
         return len(manifest.to_bytes())
 
     assert (size(STREAMS) - size(0)) / STREAMS == pytest.approx(scale_model.MANIFEST_ENTRY, rel=APPROXIMATELY)
-
-
-def test_the_limits_are_those_of_the_code() -> None:
-    """A limit that was raised must not be on the page with its old value."""
-    assert snapshot_format._MAX_MANIFEST_CHUNKS * snapshot_format.CHUNK_BYTES == scale_model.MANIFEST_BYTES
-    assert rounds._SAVE_TIMEOUT_S == scale_model.SAVE_S
-    assert len(Config().topics) == scale_model.TOPICS
 
 
 def test_twice_the_workers_need_twice_the_commits() -> None:
