@@ -20,7 +20,7 @@ from stream_app.pipeline.transaction_bounds import Room
 from stream_app.progress_records import ADOPT, CONFIGURATION, SNAPSHOT, STOP, Act, Commit
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Reason, Side
-from stream_app.serialization.wire_format import new_schema_ids
+from stream_app.serialization.registered_schemas import new_schemas, size_of
 from stream_app.snapshot.format import snapshots_text
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
@@ -150,7 +150,8 @@ class LiveTask:
         """
         lines: tuple[str, ...] = ()
         if not any(act.kind == CONFIGURATION for act in self._pending_acts):
-            settings, recorded = self._request.settings.with_schema_ids(self.task.settings.schema_ids), self._unrecorded
+            former, recorded = self.task.settings, self._unrecorded
+            settings = self._request.settings.with_schema_ids(former.schema_ids, former.writer_schemas)
             self._request = replace(self._request, settings=settings)
             changed = changes(self.task.settings, settings, self.task.running())
             if changed.refused:
@@ -295,14 +296,17 @@ class LiveTask:
         return self.task.open(examples, labels)
 
     def _knows_schemas(self, opened: InputBatch) -> bool:
-        """Say whether a batch has no new id of our schemas; new ids are recorded first: a restore asks no registry."""
-        refused = opened.refused(Reason.WRONG_SCHEMA)
-        ids = new_schema_ids(refused, self.task.wire_format, self._request.schemas.names_of)
-        if ids:
-            self._request = replace(self._request, settings=self._request.settings.with_schema_ids(ids))
+        """Say whether a batch has no new schema id; new ids are recorded first: a restore asks no registry."""
+        refused, settings = opened.refused(Reason.WRONG_SCHEMA), self._request.settings
+        kept_bytes = size_of(settings.writer_schemas)
+        new = new_schemas(refused, self.task.wire_format, self._request.schemas.registered, kept_bytes)
+        if new is None:
+            return False
+        if new.ids or new.writers:
+            self._request = replace(self._request, settings=settings.with_schema_ids(*new))
             others = [act for act in self._pending_acts if act.kind != CONFIGURATION]
             self._pending_acts = [_PendingAct(CONFIGURATION, self._request.settings.to_json()), *others]
-        return ids is not None and not ids
+        return not (new.ids or new.writers)
 
     @property
     def _in_force(self) -> tuple[int, int]:
