@@ -100,7 +100,15 @@ SCHEMA_ACCEPTED = LogLine(
     "schema-accepted",
     _INFO,
     " schema_id={schema_id} schema={schema}",
-    "The schema registry has another id for a schema of this package. The worker records the id and reads its values.",
+    "The schema registry has another id for a schema of this package, or a schema of another writer that resolves to "
+    "it. The worker records the id and reads its values.",
+)
+SCHEMA_REFUSED = LogLine(
+    "schema-refused",
+    _WARNING,
+    " schema_id={schema_id}: {problem}",
+    "A schema of another writer resolves neither to examples nor to labels. The worker records the id, and its values "
+    "become dead letters.",
 )
 BROKERS_LOST = LogLine("brokers-lost", _WARNING, ": {problem}", "No Kafka broker can be reached; the worker waits.")
 BROKERS_BACK = LogLine(

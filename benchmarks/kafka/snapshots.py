@@ -83,10 +83,10 @@ class _Counting:
     def __init__(self, observer: Observer) -> None:
         self.snapshots = self.saved_bytes = self.reprocessed = 0
         self.back_s = 0.0
-        observer.subscribe(events.SnapshotStarted, self._started)
+        observer.subscribe(events.SnapshotTaken, self._started)
         observer.subscribe(events.TaskRestored, self._restored)
 
-    def _started(self, event: events.SnapshotStarted) -> None:
+    def _started(self, event: events.SnapshotTaken) -> None:
         self.snapshots += 1
         self.saved_bytes += event.size
 

@@ -31,6 +31,7 @@ sasl.username: areba   # the password: AREBA__KAFKA__ALL__SASL_PASSWORD""",
     "serialization.schema_registry": """url: https://registry.example:8081
 basic.auth.user.info: areba:...   # or AREBA__SERIALIZATION__SCHEMA_REGISTRY__BASIC_AUTH_USER_INFO_FILE""",
     "serialization.schema_ids": "example.v1: [3]",
+    "serialization.writer_schemas": """'70001': '{"type": "record", ...}'""",
     "serialization.label_classes": "fraud: 1",
 }
 """Values of maps, which are empty by default."""

@@ -220,7 +220,8 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     """
     number = application.task_of(stream, task)
     topics = application.config.topics
-    example, offset, erased = _find_example(application, TopicPartition(topics.examples, number), stream, id_)
+    form = _recorded_format(application, number)
+    example, offset, erased = _find_example(application, TopicPartition(topics.examples, number), stream, id_, form)
     history = History(application.config, application.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
     rebuilt_task = _state_before(history, application, number, before, recorded)
@@ -230,7 +231,8 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     starts = recorded.commit.predictions_start, recorded.commit.outcomes_start
     partitions = TopicPartition(topics.predictions, number), TopicPartition(topics.outcomes, number)
     published, outcomes = (
-        _of_id(application, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
+        _of_id(application, partition, start, stream, id_, form)
+        for partition, start in zip(partitions, starts, strict=True)
     )
     found = [one for one in published if isinstance(one, Prediction)]
     low = application.cluster.watermarks(partitions[0]).low
@@ -247,8 +249,19 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
     )
 
 
+def _recorded_format(application: Application, number: int) -> WireFormat:
+    """Return the format of all values of a task: schemas are recorded when a worker meets them."""
+    config = application.config
+    if config.serialization.wire_format != "confluent":
+        return application.wire_format
+    settings = config.task_settings()
+    for recorded in History(config, application.cluster, number).commits():
+        settings = settings.with_schema_ids(recorded.settings.schema_ids, recorded.settings.writer_schemas)
+    return format_of(settings)
+
+
 def _find_example(
-    application: Application, partition: TopicPartition, stream: str, id_: str
+    application: Application, partition: TopicPartition, stream: str, id_: str, form: WireFormat
 ) -> tuple[Example, int, int | None]:
     """Return the first example with this id that is no dead letter, its offset, and that of a mark that erased it.
 
@@ -262,7 +275,7 @@ def _find_example(
     for row in rows_of(application.cluster, partition):
         is_known = is_known or (row.value is not None and name in row.value)
         if row.value and (codec.may_have(row.value, id_) or codec.may_have(row.value, digest)):
-            record = _decoded(row.value, application)
+            record = _decoded(row.value, form)
             is_known = is_known or getattr(record, "stream", None) == stream
             if isinstance(record, Mark) and (record.stream, record.kind) == (stream, MarkKind.ERASE):
                 erased = row.offset
@@ -288,9 +301,9 @@ def _find_example(
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.NOT_FOUND)
 
 
-def _decoded(value: bytes, application: Application) -> object:
+def _decoded(value: bytes, form: WireFormat) -> object:
     try:
-        return codec.decode_one(value, application.wire_format)
+        return codec.decode_one(value, form)
     except (UndecodableError, WrongSchemaError):
         return None
 
@@ -343,10 +356,12 @@ def _range(application: Application, partition: TopicPartition, start: int, end:
     return records
 
 
-def _of_id(application: Application, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
+def _of_id(
+    application: Application, partition: TopicPartition, start: int, stream: str, id_: str, form: WireFormat
+) -> Iterator[object]:
     """Yield the predictions or outcomes of an example; none is older than the commit that processed the example."""
     for row in rows_of(application.cluster, partition, max(start, application.cluster.watermarks(partition).low)):
         if row.value and codec.may_have(row.value, id_):
-            record = _decoded(row.value, application)
+            record = _decoded(row.value, form)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
                 yield record

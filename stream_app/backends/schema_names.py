@@ -3,18 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from stream_app.serialization.registered_schemas import Registered
+
 
 class SchemaNames(Protocol):
     """Looks up schema ids that a task meets for the first time."""
 
-    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of the application's schemas by id, without waiting; None: there is no answer yet."""
+    def registered(self, schema_ids: Sequence[int]) -> Mapping[int, Registered] | None:
+        """Return what is known of these ids, without waiting; None: there is no answer yet.
+
+        Ids that the registry does not have are left out.
+        """
 
 
 class _NoRegistry:
     """Knows no schema id."""
 
-    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002  (part of the Protocol)
+    def registered(self, schema_ids: Sequence[int]) -> Mapping[int, Registered]:  # noqa: ARG002  (part of the Protocol)
         """Return nothing."""
         return {}
 

@@ -41,4 +41,4 @@ def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaName
     if serialization.schema_ids:
         return config, registry
     ids = registry.schema_ids(topics_of(config.topics), newest(), registers=registers)
-    return config.with_schema_ids(ids), registry
+    return config.with_schema_ids(ids, registry.writer_schemas), registry

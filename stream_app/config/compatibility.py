@@ -66,7 +66,7 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     """
     taken = [f"streams.{name}: is new" for name in new.streams if name not in old.streams]
     refused = [f"streams.{name}: was removed: {_REMEDY}" for name in old.streams if name not in new.streams]
-    apart = {"streams", "default_stream"}
+    apart = {"streams", "default_stream", "writer_schemas"}
     before, after = (_leaves(settings.model_dump(mode="json", exclude=apart)) for settings in (old, new))
     for key, value in after.items():
         if before.get(key) != value:
@@ -75,6 +75,8 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
                 taken.append(f"{text} {_HOLDS}")
             else:
                 refused.append(f"{text} would change results: {_REMEDY}")
+    others = [schema_id for schema_id in new.writer_schemas if schema_id not in old.writer_schemas]
+    taken += [f"serialization.writer_schemas: {schema_id} is new" for schema_id in others]
     refused += _renamed_schemas(old, new)
     streams_of: dict[_StreamChange, list[str]] = {}
     for name, now in running.items():
@@ -90,6 +92,11 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
 def _renamed_schemas(old: TaskSettings, new: TaskSettings) -> Iterator[str]:
     """Yield a line for each schema id that means another schema than it did."""
     before = {schema_id: name for name, ids in old.schema_ids.items() for schema_id in ids}
+    for number, text in new.writer_schemas.items():
+        if int(number) in before or old.writer_schemas.get(number, text) != text:
+            subject = f"serialization.writer_schemas: {number} was the id of another schema"
+            yield f"{subject}: this is another schema registry than before; {_REMEDY}"
+    before |= dict.fromkeys(map(int, old.writer_schemas), "that of another writer")
     for name, ids in new.schema_ids.items():
         for schema_id in ids:
             if before.get(schema_id, name) != name:

@@ -29,6 +29,7 @@ from stream_app.config.task_settings import (
     TaskSettings,
     UnknownStreams,
     WireFormatName,
+    WriterSchemas,
 )
 from stream_app.config.topics import FullTopicName, TopicPrefix, TopicRole, Topics, same_names, usual_topics
 from stream_app.config.values import (
@@ -104,9 +105,9 @@ class SerializationSettings(Settings):
             `confluent`.
         schema_registry: For both of Confluent's, settings of confluent-kafka's registry client by their own names, with
             `url`.
-        schema_ids: For both of Confluent's, the schema ids by names such as `example.v1`, instead of asking the
-            registry for them at start.
-        label_classes: For JSON, what labels mean that are text: `{fraud: 1, genuine: 0}`.
+        schema_ids: For both of Confluent's, ids by names such as `example.v1`, instead of asking the registry at start.
+        writer_schemas: For `confluent`, the schemas of other writers by id, as text, besides those of the registry.
+        label_classes: What labels mean that are text: `{fraud: 1, genuine: 0}`; not for `avro_single_object`.
     """
 
     wire_format: WireFormatName = "avro_single_object"
@@ -114,6 +115,7 @@ class SerializationSettings(Settings):
         default_factory=dict
     )
     schema_ids: SchemaIds = Field(default_factory=dict)
+    writer_schemas: WriterSchemas = Field(default_factory=dict)
     label_classes: LabelClasses = Field(default_factory=dict)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -315,16 +317,18 @@ class Config(Settings):
             predictions=self.predictions,
             wire_format=self.serialization.wire_format,
             schema_ids=self.serialization.schema_ids,
+            writer_schemas=self.serialization.writer_schemas,
             label_classes=self.serialization.label_classes,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
             default_stream=self._resolved(_StreamOverrides()),
         )
 
-    def with_schema_ids(self, ids: Mapping[str, Sequence[int]]) -> Self:
-        """Return the configuration with these schema ids from a registry."""
-        frozen = MappingProxyType({name: tuple(own) for name, own in ids.items()})
-        changed = self.serialization.model_copy(update={"schema_ids": frozen})
-        return self.model_copy(update={"serialization": changed})
+    def with_schema_ids(self, ids: Mapping[str, Sequence[int]], writers: Mapping[str, str]) -> Self:
+        """Return the configuration with these schema ids from a registry, and with these schemas of other writers."""
+        own = MappingProxyType({name: tuple(own) for name, own in ids.items()})
+        others = MappingProxyType({**writers, **self.serialization.writer_schemas})
+        update = {"schema_ids": own, "writer_schemas": others}
+        return self.model_copy(update={"serialization": self.serialization.model_copy(update=update)})
 
     def _resolved(self, stream: _StreamOverrides) -> StreamSettings:
         none = LearnerOverrides()
@@ -350,8 +354,10 @@ def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflic
     if is_json and find_spec("msgspec") is None:
         text = "JSON needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
         yield _Conflict(("serialization", "wire_format"), text)
-    if serialization.label_classes and not is_json:
-        yield _Conflict(("serialization", "label_classes"), "has no effect without wire_format: json")
+    if serialization.label_classes and not (is_json or is_confluent):
+        yield _Conflict(("serialization", "label_classes"), "has no effect without wire_format: json or confluent")
+    if serialization.writer_schemas and (is_json or not is_confluent):
+        yield _Conflict(("serialization", "writer_schemas"), "has no effect without wire_format: confluent")
     has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
     if is_confluent and not (has_url or has_ids):
         yield _Conflict(("serialization", "schema_registry"), "confluent values need the url of a schema registry")

@@ -187,9 +187,27 @@ Predictions: TypeAlias = Annotated[Literal["champion", "all"], Change.TAKEN_OVER
 
 WireFormatName: TypeAlias = Literal["avro_single_object", "confluent", "json", "confluent_json"]
 
-_SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
+MAX_SCHEMA_ID = 2**32 - 1
+
+
+def _schema_id(text: str) -> str:
+    if int(text) > MAX_SCHEMA_ID:
+        raise ValueError(f"a schema id is at most {MAX_SCHEMA_ID}")
+    return text
+
+
+_SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=MAX_SCHEMA_ID)]
 SchemaIds: TypeAlias = Annotated[
     Frozen[str, Annotated[tuple[_SchemaId, ...], Field(min_length=1, max_length=1_000)]], Change.TAKEN_OVER
+]
+
+_SchemaNumber: TypeAlias = Annotated[
+    str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,9})$"), AfterValidator(_schema_id)
+]
+WriterSchemas: TypeAlias = Annotated[
+    Frozen[_SchemaNumber, Annotated[str, StringConstraints(max_length=100_000)]],
+    Field(max_length=10_000),
+    Change.TAKEN_OVER,
 ]
 
 _LabelText: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100)]
@@ -217,6 +235,8 @@ class TaskSettings(Settings):
             reads the topic's `max.message.bytes` (see `stream_app.serialization.left_out`).
         wire_format: How input and output values begin (see `stream_app.serialization.wire_format`).
         schema_ids: The ids of each schema in the registry, by names such as `example.v1`; the first one is written.
+        writer_schemas: The schemas of other writers by their ids in the registry (see
+            `stream_app.serialization.writer_schema`); an empty text: it cannot be used.
         label_classes: What texts of labels mean.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
@@ -231,6 +251,7 @@ class TaskSettings(Settings):
     dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = _UNLIMITED_BYTES
     wire_format: WireFormatName
     schema_ids: SchemaIds
+    writer_schemas: WriterSchemas = Field(default_factory=dict)
     label_classes: LabelClasses
     streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings
@@ -239,16 +260,27 @@ class TaskSettings(Settings):
         """Return the settings of a stream."""
         return self.streams.get(name, self.default_stream)
 
-    def with_schema_ids(self, more: Mapping[str, Sequence[int]]) -> Self:
+    def with_schema_ids(
+        self, more: Mapping[str, Sequence[int]], writers: Mapping[str, str] = MappingProxyType({})
+    ) -> Self:
         """Return the settings with these schema ids besides their own: values that were accepted once stay readable.
 
         The number that is written stays the first; the others are in order, whoever has found which first.
+
+        Args:
+            more: Ids of the application's schemas, by the names of the schemas.
+            writers: Schemas of other writers by id.
         """
         ids: dict[str, tuple[int, ...]] = {}
         for name in (*self.schema_ids, *more):
             first, *others = (*self.schema_ids.get(name, ()), *more.get(name, ()))
             ids[name] = (first, *sorted(set(others) - {first}))
-        return self if ids == self.schema_ids else self.model_copy(update={"schema_ids": MappingProxyType(ids)})
+        found = {**writers, **self.writer_schemas}
+        schemas = {schema_id: found[schema_id] for schema_id in sorted(found, key=int)}
+        if ids == self.schema_ids and schemas == self.writer_schemas:
+            return self
+        update = {"schema_ids": MappingProxyType(ids), "writer_schemas": MappingProxyType(schemas)}
+        return self.model_copy(update=update)
 
     def to_json(self) -> str:
         """Return the canonical text: keys sorted, no spaces, floats as Python's `repr` writes them."""

@@ -20,7 +20,7 @@ from stream_app.pipeline.transaction_bounds import Room
 from stream_app.progress_records import ADOPT, CONFIGURATION, SNAPSHOT, STOP, Act, Commit
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Reason, Side
-from stream_app.serialization.wire_format import new_schema_ids
+from stream_app.serialization.registered_schemas import new_schemas, size_of
 from stream_app.snapshot.format import snapshots_text
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
@@ -150,7 +150,8 @@ class LiveTask:
         """
         lines: tuple[str, ...] = ()
         if not any(act.kind == CONFIGURATION for act in self._pending_acts):
-            settings, recorded = self._request.settings.with_schema_ids(self.task.settings.schema_ids), self._unrecorded
+            former, recorded = self.task.settings, self._unrecorded
+            settings = self._request.settings.with_schema_ids(former.schema_ids, former.writer_schemas)
             self._request = replace(self._request, settings=settings)
             changed = changes(self.task.settings, settings, self.task.running())
             if changed.refused:
@@ -200,6 +201,7 @@ class LiveTask:
             if not must:
                 return None  # an applied configuration must be recorded, and only a batch with `must` is certain
             self.position.has_changed = True
+            self.snapshots.draft()
             self.task.apply_settings(self._request.settings)
         opened = self._open(rows, room, must=must)
         if opened is None:
@@ -208,6 +210,7 @@ class LiveTask:
         for stop in starmap(Stop, self._breaker.take_due().items()):
             self._pending_acts.append(_PendingAct(STOP, stop.text))
             self.task.apply(Act(0, STOP, __version__, stop.text))
+        self.snapshots.keep(opened.named_streams())
         outputs = self.task.run(opened)
         return ComputedBatch(outputs, opened.raw, self._positions, self._clock.monotonic_s() - start_s)
 
@@ -293,14 +296,17 @@ class LiveTask:
         return self.task.open(examples, labels)
 
     def _knows_schemas(self, opened: InputBatch) -> bool:
-        """Say whether a batch has no new id of our schemas; new ids are recorded first: a restore asks no registry."""
-        refused = opened.refused(Reason.WRONG_SCHEMA)
-        ids = new_schema_ids(refused, self.task.wire_format, self._request.schemas.names_of)
-        if ids:
-            self._request = replace(self._request, settings=self._request.settings.with_schema_ids(ids))
+        """Say whether a batch has no new schema id; new ids are recorded first: a restore asks no registry."""
+        refused, settings = opened.refused(Reason.WRONG_SCHEMA), self._request.settings
+        kept_bytes = size_of(settings.writer_schemas)
+        new = new_schemas(refused, self.task.wire_format, self._request.schemas.registered, kept_bytes)
+        if new is None:
+            return False
+        if new.ids or new.writers:
+            self._request = replace(self._request, settings=settings.with_schema_ids(*new))
             others = [act for act in self._pending_acts if act.kind != CONFIGURATION]
             self._pending_acts = [_PendingAct(CONFIGURATION, self._request.settings.to_json()), *others]
-        return ids is not None and not ids
+        return not (new.ids or new.writers)
 
     @property
     def _in_force(self) -> tuple[int, int]:
@@ -359,16 +365,22 @@ class LiveTask:
         self.unnamed_ends = None
         self.snapshots.name()
 
-    def begin_snapshot(self, *, ending: bool = False) -> int | None:
-        """Take a snapshot if one is due; with `ending`, if there is anything to save.
+    def take_snapshot(self, slice_s: float, *, ending: bool = False) -> int | None:
+        """Begin a snapshot if one is due, or continue the one that is being written.
+
+        Args:
+            slice_s: The time that this may take; one stream is drafted in any case.
+            ending: Whether to begin one if there is anything to save.
 
         Returns:
-            The bytes that will be written; None where no snapshot was taken.
+            The bytes of all new blobs, if this completes the draft; otherwise None.
         """
         position = self.position
         is_at_anchor = position.anchor.progress_offset >= 0 and not position.has_changed
-        if not is_at_anchor or not self.snapshots.is_due(ending=ending):
-            return None
-        if self._is_ahead:
-            raise AssertionError("a snapshot holds the state after a commit record, and a batch is computed already")
-        return self.snapshots.begin(self.task, position.anchor, self._breaker.counts, self._clock.monotonic_s)
+        if is_at_anchor and self.snapshots.is_due(ending=ending):
+            if self._is_ahead:
+                raise AssertionError(
+                    "a snapshot holds the state after a commit record, and a batch is computed already"
+                )
+            self.snapshots.begin(self.task, position.anchor, self._breaker.counts)
+        return self.snapshots.draft(slice_s)

@@ -8,21 +8,20 @@ before it stay in use. Nothing waits for a snapshot, and an aborted transaction 
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from stream_app import __version__
 from stream_app.config import TaskSettings
 from stream_app.live.position import Anchor
+from stream_app.live.snapshot_draft import SnapshotDraft, SnapshotInProgress
 from stream_app.live.used_retention import Needs, PartitionRetention, are_gone, largest_used
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import OutputRecords, RawRecords
-from stream_app.snapshot.chunk_records import Chunk, chunks_with, records_of, tombstones_of
+from stream_app.snapshot.chunk_records import chunks_with, records_of, tombstones_of
 from stream_app.snapshot.format import (
     FORMAT,
     BreakerCounts,
-    Entry,
     Location,
     Manifest,
     Snapshot,
@@ -85,39 +84,6 @@ class _Configuration(NamedTuple):
     text: str
 
 
-@dataclass(slots=True)
-class _Writing:
-    """A snapshot that is being written.
-
-    Attributes:
-        anchor: The commit record after which the snapshot was taken.
-        settings: The configuration in force there, as JSON.
-        malformed: The breaker's counts there.
-        stopped: The streams that are stopped there, with the reasons.
-        purges: The snapshots of a purge that must follow.
-        listed: What the manifest lists, in order: entries of older snapshots, and blobs that are new.
-        queue: The chunks that are still to be sent.
-        key: The key of the manifest; empty as long as the manifest is.
-        manifest: The bytes of the manifest; empty until the offsets of all chunks are known.
-        sent: The chunks in the open transaction.
-        offsets: The offsets of these chunks, once they are delivered.
-        places: The first offset of each key that is in the changelog.
-    """
-
-    anchor: Anchor
-    settings: str
-    malformed: BreakerCounts
-    stopped: Mapping[str, str]
-    purges: int
-    listed: list[Entry | Blob]
-    queue: deque[Chunk]
-    key: str = ""
-    manifest: bytes = b""
-    sent: list[Chunk] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    places: dict[str, int] = field(default_factory=dict)
-
-
 class SnapshotWriter:
     """The writer of one task's snapshots; it returns what the next transaction of the task has to carry.
 
@@ -125,6 +91,7 @@ class SnapshotWriter:
         partition: The number of the task.
         times: When snapshots are taken.
         kept: What the changelog has of the task; empty for a new task.
+        seconds: A monotonic clock.
 
     Attributes:
         snapshots: The newest snapshot that is whole and named, and the one before it.
@@ -132,10 +99,11 @@ class SnapshotWriter:
         has_purged: Whether the snapshot that was completed last has ended a purge.
     """
 
-    def __init__(self, partition: int, times: SnapshotTimes, kept: KeptSnapshots) -> None:
+    def __init__(self, partition: int, times: SnapshotTimes, kept: KeptSnapshots, seconds: Callable[[], float]) -> None:
         self.snapshots = kept.snapshots
         self._partition = partition
         self._times = times
+        self._seconds = seconds
         self._book = kept.book
         self._listings = kept.listings
         self._garbage = dict(kept.garbage)
@@ -150,7 +118,7 @@ class SnapshotWriter:
         self._cost_s = 0.0
         self._manifest_bytes = 0
         self._configuration = _Configuration(None, "")
-        self._writing: _Writing | None = None
+        self._writing: SnapshotInProgress | None = None
         self._whole: Snapshot | None = None
         self._unnamed = False
 
@@ -186,8 +154,7 @@ class SnapshotWriter:
         """The approximate size of the snapshot that is being written: its bytes, and the records cut from them."""
         if self._writing is None:
             return 0
-        blobs = sum(len(listed.content) for listed in self._writing.listed if isinstance(listed, Blob))
-        return blobs + sum(len(chunk.value or b"") for chunk in self._writing.queue)
+        return self._writing.new_bytes + sum(len(chunk.value or b"") for chunk in self._writing.queue)
 
     def purge(self) -> None:
         """Let as many snapshots follow one another as it takes until the changelog has nothing of older ones."""
@@ -264,38 +231,66 @@ class SnapshotWriter:
             return True
         return self._has_worked and self.worked_s >= max(self._times.after_s, COST_SHARE * self._cost_s)
 
-    def begin(self, task: Task, anchor: Anchor, malformed: BreakerCounts, seconds: Callable[[], float]) -> int:
-        """Take a snapshot of the task as it is now, and return how many bytes will be written.
+    def begin(self, task: Task, anchor: Anchor, malformed: BreakerCounts) -> None:
+        """Begin a snapshot of the task as it is now; `draft` continues it.
 
         Args:
             task: The task; it has processed everything up to the anchor, and nothing after it.
             anchor: The newest commit record.
             malformed: The breaker's counts.
-            seconds: A monotonic clock.
         """
-        start_s = seconds()
+        start_s = self._seconds()
         self._ends_purge = self._purges == 1
         self._purges = max(0, self._purges - 1)
-        listed = self._book.draft(task.take_states(), snapshot_key(anchor.sequence, self._purges))
-        blobs = [blob for blob in listed if isinstance(blob, Blob)]
-        size = sum(len(blob.content) for blob in blobs)
+        draft = SnapshotDraft(self._book, task.take_states(), snapshot_key(anchor.sequence, self._purges))
         queue = deque(tombstones_of(self._garbage))
-        for blob in blobs:
-            queue.extend(chunks_with(blob.key, blob.content))
         if self._configuration.settings is not task.settings:
             self._configuration = _Configuration(task.settings, task.settings.to_json())
         self._garbage = {}
         text, stopped = self._configuration.text, dict(task.stopped)
-        self._writing = _Writing(anchor, text, malformed, stopped, self._purges, listed, queue)
+        self._writing = SnapshotInProgress(anchor, text, malformed, stopped, self._purges, draft, queue)
         self.worked_s, self._has_worked, self._is_urgent = 0.0, False, False
         self._taken_at_s = start_s
         self._unnamed_needs = self._unnamed_needs or self._unsaved
         anchored = NeededRecords(anchor.progress_offset, -1, start_s, 1, _PROGRESS_RECORD_BYTES)
         self._unsaved = [None, None, anchored]
-        self._cost_s = seconds() - start_s + (size + self._manifest_bytes) / _SEND_BYTES_PER_S
-        if not queue:
-            self._write_manifest(self._writing)
-        return size
+        self._cost_s = self._seconds() - start_s + self._manifest_bytes / _SEND_BYTES_PER_S
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Draft these streams before they change, if a snapshot needs them as they are."""
+        writing = self._writing
+        if writing is not None and not writing.draft.is_complete:
+            start_s = self._seconds()
+            self._add(writing, writing.draft.keep(names), start_s)
+
+    def draft(self, slice_s: float = math.inf) -> int | None:
+        """Draft more streams of the snapshot that is being written.
+
+        Args:
+            slice_s: The time that this may take; one stream is drafted in any case.
+
+        Returns:
+            The bytes of all new blobs, if this completes the draft; otherwise None.
+        """
+        writing = self._writing
+        if writing is None or writing.is_drafted:
+            return None
+        start_s = self._seconds()
+        self._add(writing, writing.draft.some(lambda: self._seconds() - start_s < slice_s), start_s)
+        if not writing.draft.is_complete:
+            return None
+        writing.is_drafted = True
+        if not writing.queue and not writing.sent:
+            self._write_manifest(writing)
+        return writing.new_bytes
+
+    def _add(self, writing: SnapshotInProgress, blobs: Sequence[Blob], start_s: float) -> None:
+        """Let blobs be written; they were drafted since a time."""
+        size = sum(len(blob.content) for blob in blobs)
+        for blob in blobs:
+            writing.queue.extend(chunks_with(blob.key, blob.content))
+        writing.new_bytes += size
+        self._cost_s += self._seconds() - start_s + size / _SEND_BYTES_PER_S
 
     def next_records(self, room: int = TRANSACTION_BYTES) -> OutputRecords:
         """Return the snapshot records of the next transaction; there may be none.
@@ -324,10 +319,12 @@ class SnapshotWriter:
         if writing is None:
             return None
         for chunk, offset in zip(writing.sent, writing.offsets, strict=True):
-            if chunk.key is not None:
-                writing.places.setdefault(chunk.key, offset)
+            if chunk.key is not None and chunk.key == writing.key:
+                writing.place = offset if writing.place is None else writing.place
+            elif chunk.key is not None:
+                writing.draft.note_written(chunk.key, offset)
         writing.sent, writing.offsets = [], []
-        if writing.queue:
+        if writing.queue or not writing.is_drafted:
             return None
         if not writing.manifest:
             self._write_manifest(writing)
@@ -335,14 +332,8 @@ class SnapshotWriter:
         self._finish(writing)
         return writing.anchor
 
-    def _write_manifest(self, writing: _Writing) -> None:
-        places = {
-            listed.key: listed.entry(writing.places[listed.key])
-            for listed in writing.listed
-            if isinstance(listed, Blob)
-        }
-        entries = tuple(listed if isinstance(listed, Entry) else places[listed.key] for listed in writing.listed)
-        self._book.note_written(places)
+    def _write_manifest(self, writing: SnapshotInProgress) -> None:
+        entries = writing.draft.entries()
         listing = key_chunks(entries)
         fallen = self._listings[-1] if len(self._listings) > 1 else {}
         kept = {key for keys in (listing, *self._listings[:1]) for key in keys}
@@ -369,10 +360,10 @@ class SnapshotWriter:
         self._garbage = dict(manifest.dropped)
         self._listings = (listing | {writing.key: len(writing.queue)}, *self._listings[:1])
 
-    def _finish(self, writing: _Writing) -> None:
+    def _finish(self, writing: SnapshotInProgress) -> None:
         content = writing.manifest
-        offset = writing.places[writing.key]
-        place = Location(offset, len(chunks_of(content)), len(content), checksum_of(content))
+        assert writing.place is not None  # noqa: S101  (for the type checker: its chunks were committed)
+        place = Location(writing.place, len(chunks_of(content)), len(content), checksum_of(content))
         self._whole = Snapshot(place, writing.anchor.progress_offset)
         self._writing = None
         self.has_purged = self._ends_purge and not self._purges

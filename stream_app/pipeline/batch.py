@@ -77,6 +77,14 @@ class InputBatch:
             return None
         return self.known[number] if number < decoded.known else decoded.stream_names[number - decoded.known]
 
+    def named_streams(self) -> Iterator[str]:
+        """Yield the streams that the values of its records name: no other stream changes. Names may come twice."""
+        for decoded in self.decoded:
+            numbers = np.unique(decoded.streams)
+            known = numbers[(numbers >= 0) & (numbers < decoded.known)]
+            yield from map(self.known.__getitem__, known.tolist())
+            yield from decoded.stream_names
+
     def original(self, position: int) -> OriginalRecord:
         """Return the record at this position as it came."""
         side, row = Side(int(self.merged.sides[position])), int(self.merged.rows[position])

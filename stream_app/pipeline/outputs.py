@@ -131,8 +131,8 @@ class DeadCount(NamedTuple):
     """The dead letters of one batch with the same reason, cause, stream (None: not named) and input.
 
     The producer chooses the name of a stream, which may be any UTF-8 text. `offset` is the largest input offset,
-    `explanation` that of the label that was the latest, or what is wrong with the columns of the last example; it is
-    empty for other records.
+    `explanation` that of the label that was the latest, or what is wrong with the columns of the last example, or with
+    the last value of another writer; it is empty for other records.
     """
 
     reason: Reason
@@ -223,22 +223,22 @@ class Collector:
             routed.judged,
             routed.stopped,
             routed.resumed,
-            self._count_dead(form.join),
+            self._count_dead(form),
             names.streams,
             stream_records,
             self._batch.dropped_traces,
             self._erased,
         )
 
-    def _count_dead(self, join: JoinSettings) -> Sequence[DeadCount]:
-        counts: dict[tuple[Reason, str | None, Side, Cause], tuple[int, int, int, str]] = {}
+    def _count_dead(self, form: OutputForm) -> Sequence[DeadCount]:
+        counts: dict[tuple[Reason, str | None, Side, Cause], tuple[int, int, int, DeadLetterRow]] = {}
         for _, letter in self._dead:
             key = letter.reason, letter.stream, letter.record.side, letter.cause
-            count, offset, delay_ms, _ = counts.get(key, (0, -1, 0, ""))
-            counts[key] = count + 1, max(offset, letter.record.offset), max(delay_ms, letter.delay_ms), letter.detail
+            count, offset, delay_ms, _ = counts.get(key, (0, -1, 0, letter))
+            counts[key] = count + 1, max(offset, letter.record.offset), max(delay_ms, letter.delay_ms), letter
         return [
-            DeadCount(reason, stream, side, count, offset, explained(cause, delay_ms, join) if cause else detail)
-            for (reason, stream, side, cause), (count, offset, delay_ms, detail) in counts.items()
+            DeadCount(reason, stream, side, count, offset, _why(last, delay_ms, form))
+            for (reason, stream, side, _), (count, offset, delay_ms, last) in counts.items()
         ]
 
     def _encode_rows(
@@ -271,6 +271,14 @@ class Collector:
             [0] * len(letters),
             {row: letter.headers for row, letter in enumerate(letters)},
         )
+
+
+def _why(last: DeadLetterRow, delay_ms: int, form: OutputForm) -> str:
+    """Return the explanation of a `DeadCount`."""
+    if last.cause:
+        return explained(last.cause, delay_ms, form.join)
+    writer = form.wire_format.writer_of(last.record.value or b"", last.record.side)
+    return last.detail or (form.wire_format.fault(last.reason, last.record.value, last.record.side) if writer else "")
 
 
 def _position(row: tuple[int, object]) -> int:

@@ -129,7 +129,7 @@ class Restore:
             ConfigurationError: The configuration changed in a way that a task with state cannot take over.
         """
         loaded = yield from self._load()
-        snapshots = SnapshotWriter(self.request.number, self._times.snapshots, loaded.kept)
+        snapshots = SnapshotWriter(self.request.number, self._times.snapshots, loaded.kept, self._clock.monotonic_s)
         self._move_to(loaded)
         yield self._enter(TaskState.READING)
         facts = (self.position, self.report, self.script, loaded.has_unused_snapshot)

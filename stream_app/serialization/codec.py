@@ -74,6 +74,10 @@ def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
     if own.json is not None and not value.startswith(MAGIC):
         types, content = own.json_of(value, PUBLIC_TYPES)
         return read_json(content, types, own.json.label_classes)
+    for side in Side:
+        writer = own.writer_of(value, side)
+        if writer is not None and (not writer.refusal or side is Side.LABELS):
+            return decode_one(own.own_value(value, side))
     schema, start = own.schema_of(value), own.header_bytes
     if schema is None and own is not single_object():
         schema, start = single_object().schema_of(value), single_object().header_bytes
@@ -99,6 +103,8 @@ def decode_input(value: bytes, side: Side, wire_format: WireFormat) -> Record:
     if wire_format.json is not None:
         types, content = wire_format.json_of(value, INPUT_TYPES[side])
         return read_json(content, types, wire_format.json.label_classes)
+    if wire_format.writer_of(value, side) is not None:
+        return decode_one(wire_format.own_value(value, side))
     schema = wire_format.schema_of(value)
     if schema is None or schema.record not in INPUT_TYPES[side]:
         raise WrongSchemaError(wire_format.explanation(value))

@@ -47,6 +47,7 @@ from stream_app.serialization.codec import decode_one
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
 from stream_app.serialization.names import NameList, NameTable, NewNames, hash_of, intern, number_of, same_bytes
 from stream_app.serialization.wire_format import HeaderTable, WireFormat, single_object
+from stream_app.serialization.writer_batch import own_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
 
     Returns:
         n rows. Memory beside the input: 160 bytes for each row, and at most the size of the input;
-        of JSON, also the values in Avro.
+        of JSON and of other writers' schemas, also the values in Avro.
     """
     cells = binary_column(values)
     n = len(cells)
@@ -110,6 +111,8 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         from stream_app.serialization.json_batch import avro_values  # noqa: PLC0415  (needs the extra `json`)
 
         cells, form = avro_values(cells, side, reasons, form), single_object()
+    elif form.writers[side]:
+        cells, form = own_values(cells, side, reasons, form)
     bounded = np.maximum(cells.lengths, 0)[reasons == 0]  # a feature in JSON may take fewer bytes than in Avro
     features = np.empty(int(bounded.sum()) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
     columns = _Columns(

@@ -20,6 +20,7 @@ from stream_app.record_columns import BinaryColumn, Cell, binary_column
 from stream_app.records import Example, Label, Mark, Reason, Side, Value
 from stream_app.serialization.avro import BOOLEAN_VALUE, DOUBLE_VALUE, LONG_VALUE, NULL_VALUE, TEXT_VALUE, newest
 from stream_app.serialization.codec import encode_unchecked
+from stream_app.serialization.conversions import long_bytes
 from stream_app.serialization.json_value import BAD_CLASS, read_json
 from stream_app.serialization.public_types import INPUT_TYPES
 from stream_app.serialization.wire_format import WireFormat
@@ -47,18 +48,7 @@ _ESCAPED_COLON = b"\\u003"
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 
 
-def _long_bytes(value: int) -> bytes:
-    """Return a number as Avro writes it."""
-    bits = value << 1 ^ value >> 63
-    out = bytearray()
-    while bits >= 0x80:
-        out.append(bits & 0x7F | 0x80)
-        bits >>= 7
-    out.append(bits)
-    return bytes(out)
-
-
-_SMALL = tuple(map(_long_bytes, range(1_024)))
+_SMALL = tuple(map(long_bytes, range(1_024)))
 """Sizes and counts are small nearly always."""
 
 _NULL, _FALSE, _TRUE = bytes([2 * NULL_VALUE]), bytes([2 * BOOLEAN_VALUE, 0]), bytes([2 * BOOLEAN_VALUE, 1])
@@ -67,7 +57,7 @@ _NO_VALUES, _VALUES = b"\x00", b"\x02"
 
 
 def _size(number: int) -> bytes:
-    return _SMALL[number] if number < len(_SMALL) else _long_bytes(number)
+    return _SMALL[number] if number < len(_SMALL) else long_bytes(number)
 
 
 def _text(text: str) -> bytes:
@@ -174,7 +164,7 @@ def _cell(value: Value) -> bytes:
         return _TRUE if value else _FALSE
     if not -_MAX_LONG - 1 <= value <= _MAX_LONG:
         raise _UnusualError
-    return _LONG + _long_bytes(value)
+    return _LONG + long_bytes(value)
 
 
 def _label_converter(label_classes: Mapping[str, int]) -> _Converter:
@@ -193,6 +183,6 @@ def _label_converter(label_classes: Mapping[str, int]) -> _Converter:
             raise _UnusualError
         if not (-_MAX_INT - 1 <= label <= _MAX_INT and -_MAX_INT - 1 <= revision <= _MAX_INT):
             raise _UnusualError
-        return prefix(one.stream) + _text(one.id) + _long_bytes(label) + _long_bytes(revision)
+        return prefix(one.stream) + _text(one.id) + long_bytes(label) + long_bytes(revision)
 
     return _usual(converted)

@@ -127,7 +127,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise UndecodableError(f"name {_shown(name)} occurs twice")
+                raise UndecodableError(f"name {shown(name)} occurs twice")
             seen.add(name)
     return found
 
@@ -140,7 +140,7 @@ def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is no number in JSON")
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """Return a name for a message, in ASCII."""
     text = json.dumps(name)
     return text if len(text) <= _SHOWN_CHARACTERS else f'{text[: _SHOWN_CHARACTERS - 4]}..."'
@@ -156,21 +156,21 @@ def _class_of(label: object, label_classes: Mapping[str, int]) -> object:
 def label_fault(value: bytes) -> str:
     """Return what is wrong with the text of a label that means no class; an empty text if the label is no text."""
     label = _parsed(value)["label"]
-    return f"label {_shown(label)} is not in serialization.label_classes" if isinstance(label, str) else ""
+    return f"label {shown(label)} is not in serialization.label_classes" if isinstance(label, str) else ""
 
 
 def _checked_fields(record: Any, types: Mapping[str, Any], found: dict[str, Any], what: str) -> dict[str, Any]:  # noqa: ANN401  (a class)
     """Return the fields of a record with values of their types; those that are left out have their defaults."""
     for name in found:
         if name not in types:
-            raise UndecodableError(f"{what}{_shown(name)} is unknown")
+            raise UndecodableError(f"{what}{shown(name)} is unknown")
     made = {}
     for field in fields(record):
         name = field.name
         if name in found:
-            made[name] = _checked(types[name], found[name], f"{what}{_shown(name)}")
+            made[name] = _checked(types[name], found[name], f"{what}{shown(name)}")
         elif field.default is MISSING:
-            raise UndecodableError(f"{what}{_shown(name)} is missing")
+            raise UndecodableError(f"{what}{shown(name)} is missing")
     return made
 
 
@@ -198,7 +198,7 @@ def _checked(  # noqa: PLR0911  (a case for each type)
                 raise UndecodableError(f"{what} has the wrong type")
             return tuple(nested(**_checked_fields(nested, types, one, f"{what}, field ")) for one in value)
         case {"type": "map", "values": values} if isinstance(value, dict):
-            return {_text(name, what): _checked(values, one, f"column {_shown(name)}") for name, one in value.items()}
+            return {_text(name, what): _checked(values, one, f"column {shown(name)}") for name, one in value.items()}
         case {"type": "enum", "symbols": symbols} if value in symbols:
             return value
         case str() if kind in _CHECKS:

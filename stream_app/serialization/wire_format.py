@@ -5,27 +5,26 @@
     json                 no header: the value is an object in JSON, whose fields say which record it is
     confluent_json       as confluent; an object in JSON follows
 
-In the first two, the bytes of the record follow, which are the same in both. The schema ids are settings, so no result
-depends on later answers of a registry. Progress and changelog always have single objects.
+In the first two, the bytes of the record follow, which are the same in both. The schema ids are settings, and so are
+the schemas of other writers, so no result depends on later answers of a registry. Progress and changelog always have
+single objects.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
-from stream_app import schemas
 from stream_app.arrays import Bytes, Words
 from stream_app.errors import ConfigurationError, UndecodableError, WrongSchemaError
 from stream_app.records import Example, Kind, Label, Mark, Reason, Side
 from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
 from stream_app.serialization.json_value import BAD_CLASS, label_fault, read_json
 from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES, PublicRecord
+from stream_app.serialization.resolution import WriterSchema
 
 CONFLUENT_MAGIC = b"\x00"
 CONFLUENT_HEADER_BYTES = 5
@@ -34,9 +33,7 @@ CONFLUENT_HEADER_BYTES = 5
 TABLE_BYTES = 16
 """Bytes of a header in a `HeaderTable`: two words, of which a mask takes as many bytes as a header has."""
 
-_MAX_NEW_IDS = 100
-"""Schema ids that are looked up for one batch: a producer of garbage must not keep a worker busy with lookups."""
-
+_NO_WRITERS: Mapping[bytes, WriterSchema] = MappingProxyType({})
 
 _FAULTS_OF_JSON = (Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.BAD_LABEL)
 
@@ -51,6 +48,10 @@ class _FormatSettings(Protocol):
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
         """The schema ids of each schema, by names such as `example.v1`; values are written with the first id."""
+
+    @property
+    def writer_schemas(self) -> Mapping[str, str]:
+        """The schemas of other writers by id."""
 
     @property
     def label_classes(self) -> Mapping[str, int]:
@@ -102,6 +103,7 @@ class WireFormat:
         written: The header with which the values of each record type are written.
         tables: By `Side`, the headers of its values; of JSON, those of the single objects that it becomes.
         json: How values are read if they are JSON; None if they are Avro.
+        writers: By `Side`, the schemas of other writers by their headers.
     """
 
     header_bytes: int
@@ -109,10 +111,32 @@ class WireFormat:
     written: Mapping[type[Record], bytes]
     tables: tuple[HeaderTable, HeaderTable]
     json: JsonForm | None = None
+    writers: tuple[Mapping[bytes, WriterSchema], Mapping[bytes, WriterSchema]] = (_NO_WRITERS, _NO_WRITERS)
 
     def schema_of(self, value: bytes) -> Schema | None:
         """Return the schema that a value's header names; None if there is no such schema."""
         return self.schemas.get(value[: self.header_bytes])
+
+    def writer_of(self, value: bytes, side: Side) -> WriterSchema | None:
+        """Return the other writer's schema that a value's header names; None if there is no such schema."""
+        return self.writers[side].get(value[: self.header_bytes])
+
+    def own_value(self, value: bytes, side: Side) -> bytes:
+        """Return a value of another writer as a single object; any other value as it is.
+
+        Raises:
+            WrongSchemaError: The writer's schema does not resolve.
+            UndecodableError: The value is not a record of that schema, or cannot be converted.
+        """
+        writer = self.writer_of(value, side)
+        if writer is None:
+            return value
+        if writer.refusal:
+            raise WrongSchemaError(self._refusal(writer, value))
+        return writer.resolved(value, self.header_bytes)
+
+    def _refusal(self, writer: WriterSchema, value: bytes) -> str:
+        return f"schema id {_id_of(value)} {writer.refusal}"
 
     def header(self, record: type[Record]) -> bytes:
         """Return the header of the values of a record type.
@@ -127,9 +151,10 @@ class WireFormat:
 
     def unknown_id(self, value: bytes | None) -> int | None:
         """Return the schema id with which a value begins if the settings do not have it; else None."""
-        if self.header_bytes != CONFLUENT_HEADER_BYTES or not _looks_confluent(value) or self.schema_of(value or b""):
+        if self.header_bytes != CONFLUENT_HEADER_BYTES or value is None or not _looks_confluent(value):
             return None
-        return _id_of(value or b"")
+        is_known = self.schema_of(value) or self.writer_of(value, Side.EXAMPLES)
+        return None if is_known else _id_of(value)
 
     def json_of(self, value: bytes, types: Sequence[type[PublicRecord]]) -> tuple[Sequence[type[PublicRecord]], bytes]:
         """Return which of these types a value may have, and its JSON.
@@ -153,6 +178,11 @@ class WireFormat:
             except WrongSchemaError as error:
                 return str(error)
             return self.json.fault(content, types)
+        writer = self.writer_of(value or b"", side)
+        if writer is not None and value is not None:
+            if reason is Reason.WRONG_SCHEMA:
+                return self._refusal(writer, value)
+            return writer.fault(reason, value, self.header_bytes)
         return self.explanation(value) if reason is Reason.WRONG_SCHEMA else ""
 
     def explanation(self, value: bytes | None) -> str:
@@ -167,75 +197,9 @@ class WireFormat:
         return f"schema id {_id_of(value or b'')} is {name_of(schema) if schema else 'not known'}"
 
 
-def new_schema_ids(
-    values: Iterable[bytes | None],
-    wire_format: WireFormat,
-    names_of: Callable[[Sequence[int]], Mapping[int, str] | None],
-) -> Mapping[str, Sequence[int]] | None:
-    """Return the new ids of the application's schemas with which values begin; None while the registry does not answer.
-
-    Args:
-        values: Values that were refused for their schema.
-        wire_format: The format by which they were read.
-        names_of: Returns the names of those of some schema ids that belong to the application's schemas; None: the
-            registry does not answer.
-
-    Returns:
-        The schema ids that the format does not have, by the names of their schemas.
-    """
-    unknown = map(wire_format.unknown_id, values)
-    ids = dict.fromkeys(schema_id for schema_id in unknown if schema_id is not None)
-    named = names_of(list(ids)[:_MAX_NEW_IDS]) if ids else {}
-    if named is None:
-        return None
-    return {
-        name: [schema_id for schema_id in named if named[schema_id] == name] for name in dict.fromkeys(named.values())
-    }
-
-
 def name_of(schema: Schema) -> str:
     """Return the name of a schema, such as `example.v1`."""
     return f"{schema.record.__name__.lower()}.v{schema.version}"
-
-
-def schema_in(text: str) -> Schema | None:
-    """Return the application's schema whose parsing canonical form a schema in JSON has; None if there is none."""
-    try:
-        digest = fingerprint(to_parsing_canonical_form(parse_schema(json.loads(text))), "CRC-64-AVRO")
-    except Exception:  # noqa: BLE001  (any text: if the parser fails, the schema is not the application's)
-        return None
-    return catalogue().get(MAGIC + bytes.fromhex(digest))
-
-
-def json_schema_in(text: str) -> Schema | None:
-    """Return the schema of the application whose JSON Schema a text is, apart from comments; None if there is none."""
-    try:
-        content = _without_comments(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
-    known = {name_of(schema): schema for schema in catalogue().values()}
-    for (name, version), own in schemas.json_sources().items():
-        if _without_comments(json.loads(own)) == content:
-            return known[f"{name}.v{version}"]
-    return None
-
-
-_COMMENTS = frozenset({"$schema", "$id", "$comment", "title", "description", "default", "examples"})
-
-
-def _without_comments(schema: object) -> object:
-    """Return a JSON Schema without what does not decide about values; the names of fields are no comments."""
-    if isinstance(schema, list):
-        return [_without_comments(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: {name: _without_comments(one) for name, one in value.items()}
-        if key == "properties" and isinstance(value, dict)
-        else _without_comments(value)
-        for key, value in schema.items()
-        if key not in _COMMENTS
-    }
 
 
 @cache
@@ -263,7 +227,7 @@ def format_of(settings: _FormatSettings) -> WireFormat:
         return confluent_json(settings.schema_ids, JsonForm(settings.label_classes))
     if settings.wire_format != "confluent":
         return single_object()
-    return confluent(settings.schema_ids)
+    return confluent(settings.schema_ids, settings.writer_schemas, settings.label_classes)
 
 
 def confluent_json(schema_ids: Mapping[str, Sequence[int]], form: JsonForm = JsonForm()) -> WireFormat:
@@ -271,8 +235,18 @@ def confluent_json(schema_ids: Mapping[str, Sequence[int]], form: JsonForm = Jso
     return replace(confluent(schema_ids), tables=single_object().tables, json=form)
 
 
-def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
-    """Return the format `confluent` with these schema ids by the names of schemas; raise as `format_of` does."""
+def confluent(
+    schema_ids: Mapping[str, Sequence[int]],
+    writer_schemas: Mapping[str, str] = MappingProxyType({}),
+    label_classes: Mapping[str, int] = MappingProxyType({}),
+) -> WireFormat:
+    """Return the format `confluent` with these schema ids by the names of schemas; raise as `format_of` does.
+
+    Args:
+        schema_ids: The ids of the application's schemas.
+        writer_schemas: The schemas of other writers by id.
+        label_classes: What the texts of other writers' labels mean.
+    """
     known = {name_of(schema): schema for schema in catalogue().values()}
     by_header: dict[bytes, Schema] = {}
     written: dict[type[Record], bytes] = {}
@@ -280,14 +254,23 @@ def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
         schema = known.get(name)
         if schema is None:
             raise ConfigurationError(f"serialization.schema_ids: this version has no schema {name!r}")
-        headers = [CONFLUENT_MAGIC + schema_id.to_bytes(4, "big") for schema_id in ids]
-        twice = [schema_id for schema_id, header in zip(ids, headers, strict=True) if header in by_header]
-        if twice:
-            raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the id of two schemas")
+        headers = list(map(_header_of, ids))
+        repeated = [schema_id for schema_id, header in zip(ids, headers, strict=True) if header in by_header]
+        if repeated:
+            raise ConfigurationError(f"serialization.schema_ids: {repeated[0]} is the id of two schemas")
         by_header.update(dict.fromkeys(headers, schema))
         if newest()[schema.record] is schema:
             written[schema.record] = headers[0]
-    return _format(CONFLUENT_HEADER_BYTES, MappingProxyType(by_header), written)
+    others = {text: _header_of(int(text)) for text in writer_schemas}
+    twice = [text for text, header in others.items() if header in by_header]
+    if twice:
+        raise ConfigurationError(f"serialization.writer_schemas: {twice[0]} is the id of two schemas")
+    examples, labels = (
+        {header: WriterSchema(writer_schemas[text], side, label_classes) for text, header in others.items()}
+        for side in Side
+    )
+    own = _format(CONFLUENT_HEADER_BYTES, MappingProxyType(by_header), written)
+    return replace(own, writers=(MappingProxyType(examples), MappingProxyType(labels)))
 
 
 def _format(length: int, schemas: Mapping[bytes, Schema], written: Mapping[type[Record], bytes]) -> WireFormat:
@@ -315,6 +298,10 @@ def _table(length: int, schemas: Mapping[bytes, Schema], data: type[Record]) -> 
 
 def _looks_confluent(value: bytes | None) -> bool:
     return value is not None and len(value) >= CONFLUENT_HEADER_BYTES and value.startswith(CONFLUENT_MAGIC)
+
+
+def _header_of(schema_id: int) -> bytes:
+    return CONFLUENT_MAGIC + schema_id.to_bytes(4, "big")
 
 
 def _id_of(value: bytes) -> int:

@@ -18,13 +18,14 @@ manifests lists it.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from stream_app.errors import ErrorCode, StateError
 
@@ -43,8 +44,20 @@ MANIFEST_SUFFIX = "/manifest"
 SNAPSHOT_KEY = b"snapshot"
 """The key of acts `snapshot` in progress: a search reads no other values."""
 
-_MAX_MANIFEST_CHUNKS = 64
+MAX_MANIFEST_CHUNKS = 64
 """Chunks of a manifest at most: 58 MB, which list some 300,000 blobs."""
+
+_METADATA = f'"__metadata__":{{"format":"areba {FORMAT}"}}'
+
+_TYPES = {
+    np.dtype(name): text
+    for name, text in (
+        ("float64", "F64"), ("float32", "F32"), ("float16", "F16"), ("bool", "BOOL"),
+        ("int64", "I64"), ("int32", "I32"), ("int16", "I16"), ("int8", "I8"),
+        ("uint64", "U64"), ("uint32", "U32"), ("uint16", "U16"), ("uint8", "U8"),
+    )
+}  # fmt: skip
+"""The types of numbers, as the format spells them."""
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -87,7 +100,7 @@ def _parse_snapshot(text: str) -> Snapshot:
     location = Location(int(offset), int(chunks), int(length), checksum)
     if (
         min(location.offset, location.length, int(progress_offset)) < 0
-        or not 1 <= location.chunks <= _MAX_MANIFEST_CHUNKS
+        or not 1 <= location.chunks <= MAX_MANIFEST_CHUNKS
     ):
         raise ValueError(text)
     return Snapshot(location, int(progress_offset))
@@ -210,9 +223,26 @@ class Manifest(BaseModel):
 
 
 def pack(arrays: Arrays) -> bytes:
-    """Return arrays as one safetensors file; equal arrays give equal bytes."""
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save(plain, metadata={"format": f"areba {FORMAT}"})
+    """Return arrays as one safetensors file; equal arrays give equal bytes.
+
+    The file is written here: the package's own function takes ten times as long for small arrays.
+    """
+    header, cells, start = [_METADATA], [], 0
+    # The widest elements come first, so that each array begins at a multiple of the size of its elements.
+    for name, array in sorted(arrays.items(), key=lambda item: -item[1].itemsize):
+        cells.append(array.tobytes())
+        end = start + array.nbytes
+        header.append(f'{_title(name, array.dtype)}{list(array.shape)},"data_offsets":[{start},{end}]}}')
+        start = end
+    text = f"{{{','.join(header)}}}".encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, *cells))
+
+
+@lru_cache(maxsize=10_000)
+def _title(name: str, dtype: np.dtype[Any]) -> str:
+    """Return how the entry of an array begins in the header."""
+    return f'{json.dumps(name)}:{{"dtype":"{_TYPES[dtype]}","shape":'
 
 
 def unpack(content: bytes, where: str) -> Columns:

@@ -11,7 +11,8 @@ its settings have changed, it was reset, or ids were erased.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -80,24 +81,30 @@ class Exporting(Protocol):
 
 
 class Blob(NamedTuple):
-    """A blob that has to be written; the changelog does not have its `key` yet."""
+    """A blob that has to be written; the changelog does not have its `key` yet. `checksum` is its SHA-256."""
 
     stream: str
     kind: str
     number: int
     key: str
     content: bytes
+    checksum: str
+
+    @classmethod
+    def of(cls, stream: str, kind: str, number: int, key: str, content: bytes) -> Self:
+        """Return a blob with its checksum."""
+        return cls(stream, kind, number, key, content, checksum_of(content))
 
     def entry(self, offset: int) -> Entry:
         """Return the manifest's entry for this blob, whose first chunk was written at this offset."""
-        return Entry(
+        return Entry.model_construct(  # without checks, which cost more than all else: these are our own values
             stream=self.stream,
             kind=self.kind,
             number=self.number,
             offset=offset,
             chunks=len(chunks_of(self.content)),
             length=len(self.content),
-            checksum=checksum_of(self.content),
+            checksum=self.checksum,
             key=self.key,
         )
 
@@ -157,42 +164,53 @@ class Book:
             streams: The streams, in the order of the manifest.
             key: How the keys of new blobs begin; those of no other snapshot begin so.
         """
-        listed: list[Entry | Blob] = []
-        for stream in streams:
-            if stream.is_new:
-                self._streams[stream.name] = _Kept()
-            kept = self._streams.setdefault(stream.name, _Kept())
-            if not stream.has_changed and kept.core is not None:
-                listed.extend(kept.listed())
-                continue
-            prefix = f"{key}/{stream.name}"
-            loose = _pending(kept, stream, prefix)
-            start, end = _closed(kept, stream, prefix)
-            core = {
-                **_without_blocks(kept, stream, prefix),
-                **named("pending.", stream.pending_rows(loose)),
-                "pending_arrivals": stream.pending_arrivals(),
-                **named("closed.", stream.closed_rows(start, end)),
-                "closed_first": np.array(stream.closed_span()[:1]),
-            }
-            content = pack(core)
-            if kept.core is None or _checksum(kept.core) != checksum_of(content):
-                kept.core = Blob(stream.name, CORE, 0, f"{prefix}/{CORE}", content)
-            listed.extend(kept.listed())
-        return listed
+        return [one for stream in streams for one in self.draft_stream(stream, key)]
 
-    def note_written(self, places: Mapping[str, Entry]) -> None:
-        """Note that the new blobs were written; `places` are their entries, by key."""
-        for kept in self._streams.values():
-            if isinstance(kept.core, Blob):
-                kept.core = places[kept.core.key]
-            for segment in kept.pending.values():
-                if isinstance(segment.listed, Blob):
-                    segment.listed = places[segment.listed.key]
-            for numbered in (kept.closed, kept.ring):
-                for number, listed in numbered.items():
-                    if isinstance(listed, Blob):
-                        numbered[number] = places[listed.key]
+    def needs(self, stream: Exporting) -> bool:
+        """Say whether a stream must be drafted: it has changed, or the changelog does not have it."""
+        return stream.has_changed or stream.is_new or stream.name not in self._streams
+
+    def draft_stream(self, stream: Exporting, key: str) -> Sequence[Entry | Blob]:
+        """Return what a manifest lists of one stream, see `draft`."""
+        if stream.is_new:
+            self._streams[stream.name] = _Kept()
+        kept = self._streams.setdefault(stream.name, _Kept())
+        if not stream.has_changed and kept.core is not None:
+            return list(kept.listed())
+        prefix = f"{key}/{stream.name}"
+        loose = _pending(kept, stream, prefix)
+        start, end = _closed(kept, stream, prefix)
+        core = {
+            **_without_blocks(kept, stream, prefix),
+            **named("pending.", stream.pending_rows(loose)),
+            "pending_arrivals": stream.pending_arrivals(),
+            **named("closed.", stream.closed_rows(start, end)),
+            "closed_first": np.array(stream.closed_span()[:1]),
+        }
+        new = Blob.of(stream.name, CORE, 0, f"{prefix}/{CORE}", pack(core))
+        if kept.core is None or kept.core.checksum != new.checksum:
+            kept.core = new
+        return list(kept.listed())
+
+    def note_written(self, blob: Blob, offset: int) -> None:
+        """Note that a new blob was written, its first chunk at this offset."""
+        entry, kept = blob.entry(offset), self._streams[blob.stream]
+        if blob.kind == CORE:
+            kept.core = entry
+        elif blob.kind == PENDING:
+            kept.pending[blob.number].listed = entry
+        else:
+            (kept.closed if blob.kind == CLOSED else kept.ring)[blob.number] = entry
+
+    def entries(self, streams: Iterable[str]) -> tuple[Entry, ...]:
+        """Return what the manifest lists of these streams, all of whose new blobs were written."""
+        return tuple(_written(one) for name in streams for one in self._streams[name].listed())
+
+
+def _written(listed: Entry | Blob) -> Entry:
+    if isinstance(listed, Entry):
+        return listed
+    raise AssertionError(f"{listed.key} is to be listed, and was not written")
 
 
 def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
@@ -216,7 +234,7 @@ def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
     if sum(column.nbytes for column in rows.values()) < SEGMENT_BYTES:
         return arrivals
     number = int(arrivals[-1])  # the newest is in no other segment
-    blob = Blob(stream.name, PENDING, number, f"{prefix}/{PENDING}/{number}", pack(rows))
+    blob = Blob.of(stream.name, PENDING, number, f"{prefix}/{PENDING}/{number}", pack(rows))
     kept.pending[number] = _Segment(arrivals, blob)
     return arrivals[:0]
 
@@ -237,7 +255,7 @@ def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
             begin = max(first, number * CLOSED_ROWS)
             rows = {**stream.closed_rows(begin, (number + 1) * CLOSED_ROWS), "first": np.array([begin])}
             key = f"{prefix}/{CLOSED}/{number}"
-            kept.closed[number] = Blob(stream.name, CLOSED, number, key, pack(rows))
+            kept.closed[number] = Blob.of(stream.name, CLOSED, number, key, pack(rows))
     return max(first, whole * CLOSED_ROWS), end
 
 
@@ -253,20 +271,16 @@ def _without_blocks(kept: _Kept, stream: Exporting, prefix: str) -> Columns:
         for block in range(whole):
             number, rows = place * _BLOCKS_OF_A_RING + block, slice(block * RING_ROWS, (block + 1) * RING_ROWS)
             content, held = pack({name: core[name][rows] for name in names}), kept.ring.get(number)
-            if held is None or _checksum(held) != checksum_of(content):
-                held = Blob(stream.name, RING, number, f"{prefix}/{RING}/{number}", content)
-            blocks[number] = held
+            new = Blob.of(stream.name, RING, number, f"{prefix}/{RING}/{number}", content)
+            blocks[number] = new if held is None or held.checksum != new.checksum else held
         core |= {name: core[name][whole * RING_ROWS :] for name in names}
     kept.ring = blocks
     return core
 
 
+@lru_cache(maxsize=10_000)
 def _is_ring(name: str) -> bool:
     return re.match(r"learner\.\d+\.ring\.", name) is not None
-
-
-def _checksum(listed: Entry | Blob) -> str:
-    return listed.checksum if isinstance(listed, Entry) else checksum_of(listed.content)
 
 
 class _Loading(Protocol):

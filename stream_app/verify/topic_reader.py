@@ -58,7 +58,7 @@ class PartitionReader:
 
     def learn(self, settings: TaskSettings) -> None:
         """Take note of recorded settings: outputs have the schema ids that the worker had."""
-        self._settings = self._settings.with_schema_ids(settings.schema_ids)
+        self._settings = self._settings.with_schema_ids(settings.schema_ids, settings.writer_schemas)
         self._wire_format = format_of(self._settings)
 
     def content(self, value: bytes | None) -> object:

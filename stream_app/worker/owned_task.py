@@ -151,9 +151,9 @@ class OwnedTask:
         """What must be readable before the newest snapshot is named; None where no snapshot waits for its name."""
         return self._work.unnamed_ends if isinstance(self._work, LiveTask) else None
 
-    def begin_snapshot(self, *, ending: bool = False) -> int | None:
-        """Take a snapshot if the task is live and a snapshot is due; return its new bytes, or None."""
-        return self._work.begin_snapshot(ending=ending) if isinstance(self._work, LiveTask) else None
+    def take_snapshot(self, slice_s: float, *, ending: bool = False) -> int | None:
+        """Begin or continue a snapshot if the task is live, see `LiveTask.take_snapshot`."""
+        return self._work.take_snapshot(slice_s, ending=ending) if isinstance(self._work, LiveTask) else None
 
     def add(self, side: int, fetched: Fetched) -> None:
         """Take fetched records of one input (0 examples, 1 labels)."""

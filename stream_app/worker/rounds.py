@@ -1,5 +1,6 @@
 """Rounds of a worker: one batch of every live task that has data, then one transaction for all of them."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stream_app.config import Config
@@ -26,8 +27,11 @@ from stream_app.worker.transaction_watch import TransactionWatch
 _MAX_ABORTS_IN_A_ROW = 10
 """Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
-_SAVE_TIMEOUT_S = 10.0
+SAVE_TIMEOUT_S = 10.0
 """Longest time that a stopping worker takes to save its tasks; a group or a supervisor waits longer than that."""
+
+SNAPSHOT_SLICE_S = 0.005
+"""The time in which all tasks together draft streams for snapshots in a round: new records wait no longer than that."""
 
 _REASON_HEADER = "areba.reason"
 
@@ -169,8 +173,7 @@ class Rounds:
 
     def _saves(self, task: OwnedTask) -> bool:
         """Say whether a task without new records has a snapshot to write, and take the snapshot if it is due."""
-        if not task.writes_snapshot:
-            self._take_snapshot(task)
+        self._take_snapshot(task)
         return task.writes_snapshot
 
     def finish(self) -> None:
@@ -317,16 +320,18 @@ class Rounds:
         return first is not None and not self._watch.is_progress_read(task.number, first)
 
     def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
+        """Begin or continue the snapshot of a task; `ending` leaves nothing for a later round."""
         if self._awaits_first_commit(task):
             return
         try:
             with self._observer.step(f"task {task.number}: a snapshot"):
-                size = task.begin_snapshot(ending=ending)
+                slice_s = math.inf if ending else SNAPSHOT_SLICE_S / len(self._tasks.all)
+                size = task.take_snapshot(slice_s, ending=ending)
         except OwnCodeError as error:
             self._tasks.park(task, error)
             return
         if size is not None:
-            self._observer.emit(events.SnapshotStarted(task.number, task.position.anchor.sequence, size))
+            self._observer.emit(events.SnapshotTaken(task.number, task.position.anchor.sequence, size))
 
     def save(self, tasks: Sequence[OwnedTask]) -> bool:
         """Write snapshots of all that these tasks have processed, before the worker gives them up.
@@ -346,7 +351,7 @@ class Rounds:
         if self._ports.is_cut_off():
             return True
         written_s = self._ports.clock.monotonic_s()
-        until_s = written_s + _SAVE_TIMEOUT_S
+        until_s = written_s + SAVE_TIMEOUT_S
         while True:
             for task in tasks:
                 self._take_snapshot(task, ending=True)

@@ -42,7 +42,7 @@ TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 
 LINE = re.compile(r"^(\d+-\d+-\d+ \d+:\d+:\d+,\d+) (\w+) \S+ (.*)$")
 ASSIGNED = re.compile(r"assigned tasks=(\S+)")
-OF_TASK = re.compile(r"(restored|continued|snapshot-started|snapshot-complete) task=(\d+)")
+OF_TASK = re.compile(r"(restored|continued|snapshot-taken|snapshot-complete) task=(\d+)")
 
 WRONG = ("Traceback", "parked task", "stream-stopped task", "damaged task")
 """No fault may cause these log lines."""
@@ -101,7 +101,7 @@ class State:
             self.waiting.discard(task)
             if not self.waiting:
                 self.stage = "live"
-        elif what == "snapshot-started":
+        elif what == "snapshot-taken":
             self.saving.add(task)
         else:
             self.saving.discard(task)
@@ -246,11 +246,11 @@ class Member:
         if moment is Moment.START:
             return
         self.wait_ready()
-        saved = self.log.count("snapshot-started task")
+        saved = self.log.count("snapshot-taken task")
 
         def has_come() -> bool:
             if moment is Moment.SAVING:
-                return self.log.count("snapshot-started task") > saved
+                return self.log.count("snapshot-taken task") > saved
             stage = state_of(self.log).stage
             return stage in ("live", "idle") or (moment is Moment.ASSIGNED and stage == "restoring")
 

@@ -1,4 +1,4 @@
-"""No index leaves its array: the tests of the complete task, with every index of compiled code checked."""
+"""No index leaves its array: tests of tasks and of all forms of values, with every index of compiled code checked."""
 
 import os
 import subprocess
@@ -8,6 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+CHECKED = (
+    "tests/property/test_task.py",
+    "tests/property/test_json.py",
+    "tests/unit/serialization/test_json_form.py",
+    "tests/unit/pipeline/test_columns.py",
+    "tests/unit/pipeline/test_decisions.py",
+)
+"""The tests in which compiled code reads values that others have written, in each form."""
 
 LIMIT_S = 1_200
 """All kernels are compiled again, which takes a minute of one core, or more on a busy machine."""
@@ -22,7 +31,7 @@ def test_no_index_leaves_its_array(tmp_path: Path) -> None:
     evaluation and the decoder are checked: there the number of rows depends on the input.
     """
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "AREBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    arguments = ["-q", "-x", "-p", "no:cacheprovider", "tests/property/test_task.py"]
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", *CHECKED]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
         cwd=ROOT,

@@ -56,8 +56,8 @@ class Changelog:
         self.sequence += 1
         listed = self.book.draft(task.take_states(), str(self.sequence))
         self.written = [item for item in listed if isinstance(item, Blob)]
-        places = {blob.key: blob.entry(len(self.contents)) for blob in self.written}
-        assert not places.keys() & self.contents.keys(), "a key was used twice"
+        assert not {blob.key for blob in self.written} & self.contents.keys(), "a key was used twice"
+        for blob in self.written:
+            self.book.note_written(blob, len(self.contents))
         self.contents |= {blob.key: blob.content for blob in self.written}
-        self.entries = tuple(places[item.key] if isinstance(item, Blob) else item for item in listed)
-        self.book.note_written(places)
+        self.entries = self.book.entries(stream.name for stream in task.states())

@@ -105,7 +105,7 @@ class Rehearsal:
 def as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
     """Return the settings with what a worker has found out: the limit of a topic, and the schema ids."""
     limited = settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
-    return limited.with_schema_ids(recorded.schema_ids)
+    return limited.with_schema_ids(recorded.schema_ids, recorded.writer_schemas)
 
 
 def newest_task(application: Application, number: int) -> tuple[Task | None, int]:

@@ -42,7 +42,7 @@ class Counting:
                 on(events.StreamsStopped, self._streams_stopped),
                 on(events.StreamsResumed, self._streams_resumed),
                 on(events.RecordsMisplaced, self._records_misplaced),
-                on(events.SnapshotStarted, self._snapshot_started),
+                on(events.SnapshotTaken, self._snapshot_taken),
                 on(events.SnapshotComplete, self._snapshot_complete),
                 on(events.RetentionUsed, lambda one: figures.set(metrics.RETENTION_USED, one.share, task=one.task)),
             )
@@ -105,7 +105,7 @@ class Counting:
         self._figures.add(metrics.MISPLACED_RECORDS, event.found.records, task=event.task)
         self._figures.set(metrics.MISPLACED_STREAMS, event.found.streams, task=event.task)
 
-    def _snapshot_started(self, event: events.SnapshotStarted) -> None:
+    def _snapshot_taken(self, event: events.SnapshotTaken) -> None:
         self._snapshot_bytes[event.task] = event.size
 
     def _snapshot_complete(self, event: events.SnapshotComplete) -> None:

@@ -15,10 +15,15 @@ from stream_app.records import Example, Side
 from stream_app.serialization import codec
 from stream_app.serialization.avro import HEADER_BYTES
 from tests.support.formats.schema_registry import Registry, serving
+from tests.support.formats.writers import CHARGEBACK, PAYMENT, record, written
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import areba, workers
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 from tests.support.rows import Sent
+
+schema_registry = pytest.importorskip("confluent_kafka.schema_registry")
+avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
+serialization = pytest.importorskip("confluent_kafka.serialization")
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
@@ -81,6 +86,59 @@ def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path:
     verified = areba(file, "verify")  # the registry is down
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "serialization.schema_registry.url" in verified.stderr
+
+
+def _of_a_bank(url: str, first: int, count: int) -> list[Sent]:
+    """Return examples and labels as Confluent's serializer writes them with schemas of a bank's own."""
+    client = schema_registry.SchemaRegistryClient({"url": url})
+    settings = {"subject.name.strategy": schema_registry.record_subject_name_strategy}
+    payments = avro.AvroSerializer(client, json.dumps(PAYMENT), conf=settings)
+    chargebacks = avro.AvroSerializer(client, json.dumps(CHARGEBACK), conf=settings)
+    context = serialization.SerializationContext("topic", serialization.MessageField.VALUE)
+    now, sent = int(time.time() * 1000), []
+    for number in range(first, first + count):
+        names = {"stream": "sine", "id": f"é{number}"}
+        payment = {**names, "features": [0.1 * number, number % 7], "booked": now, "shop": {"city": "Köln"}}
+        label = {**names, "label": number % 7 == 0}
+        sent.append(Sent(Side.EXAMPLES, 0, now + number, b"sine", payments(payment, context)))
+        sent.append(Sent(Side.LABELS, 0, now + number, b"sine", chargebacks(label, context)))
+    return sent
+
+
+def test_a_producer_with_its_own_schemas(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """Doubles, nullable ids and boolean labels are learned, also after a kill; a wrong schema is named, not lost."""
+    with serving(Registry()) as url:
+        app = _app(kafka, prefix, tmp_path, url)
+
+        def ended(count: int) -> bool:
+            return len(app.outputs(0)["outcomes"]) == count
+
+        with workers(app, "w") as (worker,):
+            worker.start()
+            worker.wait_for("started")
+            app.send(_of_a_bank(url, 0, EXAMPLES))
+            worker.wait_for("schema-accepted")
+            wait_until(lambda: ended(EXAMPLES), "the first outcomes", DEADLINE_S)
+            worker.kill()
+            client = schema_registry.SchemaRegistryClient({"url": url})
+            wrong = record(("id", "long"), ("stream", "string"), ("features", {"type": "array", "items": "float"}))
+            wrong_id = client.register_schema("elsewhere", schema_registry.Schema(json.dumps(wrong), "AVRO"))
+            value = written(wrong, {"id": 7, "stream": "sine", "features": [0.5, 0.5]}, wrong_id)
+            app.send([Sent(Side.EXAMPLES, 0, int(time.time() * 1000), b"sine", value)])
+            app.send(_of_a_bank(url, EXAMPLES, EXAMPLES))
+            worker.start()
+            worker.wait_for("schema-refused")
+            wait_until(lambda: ended(2 * EXAMPLES), "all outcomes", DEADLINE_S)
+            assert worker.stop() == 0
+    file = app.file("w")
+    [letter] = app.outputs(0)["dead-letters"]
+    assert letter.value == value
+    said = dict(letter.headers)["__connect.errors.exception.message"] or b""
+    assert b'field "id" has the type long, and string or bytes is wanted' in said
+    verified = areba(file, "verify")  # the registry is down
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    explained = areba(file, "explain", "sine", "é3")
+    assert "score" in explained.stdout, explained.stderr
 
 
 def test_json_with_a_registry(kafka: Broker, prefix: str, tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ BY_SEEDS: Mapping[str, Mutant] = {
     "abort-is-committed": Mutant("an aborted transaction is taken for a commit",
         "stream_app.worker.rounds:Rounds.finish",
         instead("_finish", "try: {}\nexcept TransactionAbortedError: pass"), seed=15),
+    "snapshot-mixed": Mutant("a stream is drafted for a snapshot after it has changed",
+        "stream_app.live.live_task:LiveTask.compute", drop("keep")),
     "snapshot-ahead": Mutant("a snapshot is taken while the next batch is computed already",
         "stream_app.live.live_task:LiveTask.can_continue", without("snapshots"), seed=14),
     "ahead-kept": Mutant("after an abort, the batches that were computed from the discarded state are committed",

@@ -1,10 +1,12 @@
 """The schema registry, through confluent-kafka's own client: its mock, and its serializers."""
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_app import schemas
@@ -20,9 +22,11 @@ from stream_app.serialization import codec
 from stream_app.serialization.avro import newest
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.public_types import PUBLIC_TYPES
+from stream_app.serialization.registered_schemas import Registered
 from stream_app.serialization.wire_format import confluent, confluent_json, format_of, name_of
 from tests.support.documents import ROOT, blocks
 from tests.support.formats.schema_registry import Registry, serving
+from tests.support.formats.writers import CHARGEBACK, PAYMENT, record
 from tests.support.kafka.waiting import wait_until
 
 registry = pytest.importorskip("confluent_kafka.schema_registry")
@@ -126,6 +130,59 @@ def test_bytes_of_confluents_json_serializer() -> None:
     assert avro_ids == {}, "JSON Schemas are no schemas in Avro"
 
 
+def test_bytes_of_confluents_serializer_with_another_schema() -> None:
+    """A producer with a schema of its own: the registry knows it, and the worker reads what the serializer writes."""
+    client = _client()
+    serializer = avro.AvroSerializer(client, json.dumps(PAYMENT))
+    context = serialization.SerializationContext("elsewhere", serialization.MessageField.VALUE)
+    content = {**EXAMPLE, "features": [0.1, 2.0], "booked": 1_700_000_000_000, "shop": {"city": "Köln"}}
+    value = serializer(content, context)
+    schema_id = int.from_bytes(value[1:5], "big")
+    own = SchemaRegistry(client, ManualClock(), _at_once)
+    [found] = (own.registered([schema_id]) or {}).values()
+    wire_format = confluent(_registered(client), {str(schema_id): found.text})
+    decoded = decode([value], Side.EXAMPLES, DecodeLimits(wire_format=wire_format))
+    assert decoded.reasons.tolist() == [0]
+    assert decoded.features.tolist() == np.array([0.1, 2.0], np.float32).tolist()
+
+
+def test_schemas_of_other_writers_among_the_versions() -> None:
+    """A tool shows the values of the schemas that are registered for the inputs; those of outputs do not count."""
+    client = _client()
+    schema_ids = [
+        client.register_schema(f"{topic}-value", registry.Schema(json.dumps(schema), "AVRO"))
+        for topic, schema in ((TOPICS.examples, PAYMENT), (TOPICS.labels, CHARGEBACK), (TOPICS.outcomes, CHARGEBACK))
+    ]
+    client.register_schema(f"{TOPICS.examples}-value", registry.Schema(json.dumps({"type": "object"}), "JSON"))
+    own = SchemaRegistry(client, ManualClock())
+    assert own.schema_ids(topics_of(TOPICS), newest()) == {}
+    assert own.writer_schemas.keys() == set(map(str, schema_ids[:2]))
+    config = Config().with_schema_ids({"example.v1": [1]}, own.writer_schemas)
+    assert config.task_settings().writer_schemas == own.writer_schemas
+
+
+def test_schemas_that_cannot_be_used(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says once why an id is refused; a schema that refers to others, or is too large, counts as none."""
+    client = _client()
+    wrong = record(("stream", "string"), ("id", "string"), ("label", "double"))
+    large = record(*[(f"field{number}", "string") for number in range(5_000)])
+    reference = registry.SchemaReference("com.bank.Payment", "elsewhere", 1)
+    client.register_schema("elsewhere", registry.Schema(json.dumps(PAYMENT), "AVRO"))
+    ids = [
+        client.register_schema("other", registry.Schema(json.dumps(wrong), "AVRO")),
+        client.register_schema("other", registry.Schema(json.dumps(large), "AVRO")),
+        client.register_schema("other", registry.Schema(json.dumps(CHARGEBACK), "AVRO", [reference])),
+        client.register_schema("other", registry.Schema(json.dumps(CHARGEBACK), "AVRO")),
+    ]
+    own = SchemaRegistry(client, ManualClock(), _at_once)
+    with caplog.at_level(logging.INFO, "areba"):
+        found = own.registered(ids) or {}
+    assert [bool(found[one].text) for one in ids] == [True, False, False, True]
+    assert [vars(line)["event"] for line in caplog.records] == [*["schema-refused"] * 3, "schema-accepted"]
+    assert 'field "label" has the type double' in caplog.text
+    assert '"com.bank.Chargeback" as label' in caplog.text
+
+
 def test_versions_with_other_comments_are_ours() -> None:
     """A producer whose schema has other comments has another schema id; its examples are read at once."""
     client = _client()
@@ -164,13 +221,13 @@ def test_new_schema_ids() -> None:
     later = foreign + 1
     asked = _Asked(client)
     names = SchemaRegistry(asked, clock, _at_once)
-    assert names.names_of([ours, foreign, later]) == {ours: "example.v1"}
-    assert names.names_of([foreign, later]) == {}
+    assert names.registered([ours, foreign, later]) == {ours: Registered("example.v1"), foreign: Registered("")}
+    assert names.registered([foreign, later]) == {foreign: Registered("")}
     assert asked.asked == [ours, foreign, later]
     assert client.register_schema("elsewhere", registry.Schema(_text("label"), "AVRO")) == later
-    assert names.names_of([later]) == {}
+    assert names.registered([later]) == {}
     clock.advance(ANSWER_S)
-    assert names.names_of([later]) == {later: "label.v1"}
+    assert names.registered([later]) == {later: Registered("label.v1")}
 
 
 @pytest.mark.parametrize("error", [registry.SchemaRegistryError(503, 50301, "starting"), OSError("refused")])
@@ -182,11 +239,11 @@ def test_a_registry_that_is_away(error: Exception, caplog: pytest.LogCaptureFixt
     names = SchemaRegistry(asked, clock, _at_once)
     asked.error = error
     with caplog.at_level(logging.INFO, "areba"):
-        assert [names.names_of([ours]) for _ in range(3)] == [None] * 3
+        assert [names.registered([ours]) for _ in range(3)] == [None] * 3
         assert asked.asked == [ours]
         clock.advance(RETRY_S)
         asked.error = None
-        assert names.names_of([ours]) == {ours: "example.v1"}
+        assert names.registered([ours]) == {ours: Registered("example.v1")}
     assert [vars(line)["event"] for line in caplog.records] == ["registry-awaited", "schema-accepted"]
 
 
@@ -222,8 +279,8 @@ def test_a_worker_over_http(server: tuple[Registry, str], tmp_path: Path) -> Non
     assert len(before) == len(PUBLIC_TYPES)
     assert after == before
     new = served.register("elsewhere", _text("example").replace("One event; its class", "An order; its class"))
-    assert names.names_of([new, new + 1]) is None, "the answer comes later: nothing waits for it"
-    wait_until(lambda: names.names_of([new, new + 1]) == {new: "example.v1"}, "the answer")
+    assert names.registered([new, new + 1]) is None, "the answer comes later: nothing waits for it"
+    wait_until(lambda: names.registered([new, new + 1]) == {new: Registered("example.v1")}, "the answer")
     assert "secret" not in f"{config!r} {effective(path, {})}"
 
 

@@ -90,10 +90,10 @@ def test_the_loop_never_waits_for_a_registry(answer: Answer, caplog: pytest.LogC
     with _serving(answer) as url:
         names = open_registry({"url": url, "timeout": f"{TIMEOUT_S}"})
         begun_s = time.monotonic()
-        assert names.names_of([7]) is None
+        assert names.registered([7]) is None
         assert time.monotonic() - begun_s < AT_ONCE_S
         wait_until(lambda: any(vars(line).get("event") == "registry-awaited" for line in caplog.records), "a line", 5.0)
-        assert names.names_of([7]) is None
+        assert names.registered([7]) is None
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -116,7 +116,7 @@ def test_an_answer_that_is_too_large() -> None:
         registry = open_registry({"url": url, "timeout": "20"})
         begun_s = time.monotonic()
         with pytest.raises(NoAnswerError, match=str(MAX_ANSWER_BYTES)):
-            registry._name(7)
+            registry._schema(7)
         assert time.monotonic() - begun_s < 20
 
 
@@ -137,7 +137,7 @@ def test_the_number_of_requests_that_nobody_waits_for_is_bounded() -> None:
     registry = SchemaRegistry(BoundedClient(client, 0.01), SystemClock())
     for _ in range(2 * MAX_UNFINISHED):
         with pytest.raises(NoAnswerError):
-            registry._name(7)
+            registry._schema(7)
     assert client.asked == MAX_UNFINISHED
     is_over.set()
 

@@ -58,9 +58,9 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
         (("assigned tasks=none",), "idle"),
         (("assigned tasks=0,2", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "restoring"),
         (("assigned tasks=0", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "live"),
-        (("assigned tasks=0", "restored task=0 sequence=1", "snapshot-started task=0 sequence=9 bytes=5"), "saving"),
+        (("assigned tasks=0", "restored task=0 sequence=1", "snapshot-taken task=0 sequence=9 bytes=5"), "saving"),
         (
-            ("assigned tasks=0", "restored task=0 sequence=1", "snapshot-started task=0", "snapshot-complete task=0"),
+            ("assigned tasks=0", "restored task=0 sequence=1", "snapshot-taken task=0", "snapshot-complete task=0"),
             "live",
         ),
         (("assigned tasks=0", "restored task=0 sequence=1", "revoked tasks=0"), "joining"),

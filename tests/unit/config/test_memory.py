@@ -76,7 +76,7 @@ def test_a_clients_queue_is_the_users_if_he_set_it() -> None:
 
 
 FULL = """
-import gc, sys
+import gc, sys, time
 from pathlib import Path
 import numpy as np
 from stream_app.serialization import codec
@@ -145,8 +145,9 @@ sides = WaitingRecords(), WaitingRecords()
 for side in sides:
     while side.bytes < config.worker.buffer_bytes:
         side.add(Fetched(TopicPartition("t", 0), raw([example(k) for k in range(500)], T), at_end=False, position=0))
-writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), KeptSnapshots())
-writer.begin(task, Anchor(1, bytes(32), (0, 0), 0), (0, 0, 0), lambda: 0.0)
+writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), KeptSnapshots(), time.monotonic)
+writer.begin(task, Anchor(1, bytes(32), (0, 0), 0), (0, 0, 0))
+writer.draft()
 bound = bound_of(config, settings, int(sys.argv[2]))
 print(resident() - before, bound.streams // 2 + bound.task, task.allocated_bytes)
 """

@@ -42,6 +42,12 @@ def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> No
         ("wire_format: confluent_json", "serialization.schema_registry"),
         ("wire_format: json, schema_ids: {example.v1: [1]}", "serialization.schema_ids"),
         ("label_classes: {fraud: 1}", "serialization.label_classes"),
+        ("wire_format: json, writer_schemas: {'7': x}", "serialization.writer_schemas"),
+        (
+            "wire_format: confluent, schema_ids: {example.v1: [1]}, writer_schemas: {'x': x}",
+            "serialization.writer_schemas",
+        ),
+        ("wire_format: confluent, schema_ids: {example.v1: [1]}, writer_schemas: {'4294967296': x}", "writer_schemas"),
         ("wire_format: json, label_classes: {fraud: 2}", "serialization.label_classes.fraud"),
         ("wire_format: json, label_classes: {yes: 1}", "serialization.label_classes"),
     ],
@@ -68,6 +74,22 @@ def test_schema_ids_may_be_added_and_not_changed() -> None:
     assert len(changes(one, swapped, {}).refused) == 2
     for pair in ((single, one), (one, single)):
         assert any("wire_format" in line for line in changes(*pair, {}).refused)
+
+
+def test_schemas_of_other_writers_may_be_added_and_not_changed() -> None:
+    """As ids of our own schemas; a line names the id, not the whole schema."""
+    one = _settings(wire_format="confluent", schema_ids={"example.v1": [3]}, writer_schemas={"10": "a"})
+    more = one.with_schema_ids({}, {"9": "b", "10": "never"})
+    assert list(more.writer_schemas.items()) == [("9", "b"), ("10", "a")]
+    found = changes(one, more, {})
+    assert (found.taken_over, found.refused) == (("serialization.writer_schemas: 9 is new",), ())
+    assert TaskSettings.from_json(more.to_json()) == more
+    for other in (
+        _settings(wire_format="confluent", schema_ids={"example.v1": [3]}, writer_schemas={"10": "b"}),
+        _settings(wire_format="confluent", schema_ids={"example.v1": [3, 10]}, writer_schemas={}),
+        _settings(wire_format="confluent", schema_ids={"example.v1": [4]}, writer_schemas={"3": "a"}),
+    ):
+        assert any("another schema registry" in line for line in changes(one, other, {}).refused)
 
 
 def test_texts_of_labels_may_change() -> None:

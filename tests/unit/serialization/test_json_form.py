@@ -35,7 +35,8 @@ from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_labels
 from stream_app.serialization.json_value import read_json
 from stream_app.serialization.public_types import INPUT_TYPES, PUBLIC_TYPES
-from stream_app.serialization.wire_format import JsonForm, json_format, json_schema_in, name_of
+from stream_app.serialization.registered_schemas import json_schema_in
+from stream_app.serialization.wire_format import JsonForm, json_format, name_of
 from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.json_values import CONFLUENT_JSON, JSON, LIMITS, check_batch, damaged, framed, good_values
 

@@ -12,7 +12,8 @@ from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, 
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_labels
-from stream_app.serialization.wire_format import confluent, format_of, schema_in, single_object
+from stream_app.serialization.registered_schemas import schema_in
+from stream_app.serialization.wire_format import confluent, format_of, single_object
 from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.wire_formats import CONFLUENT, SCHEMA_IDS, UNKNOWN_ID, reframed
 

@@ -12,9 +12,12 @@ from stream_app.backends.kafka.blocking_calls import start_call
 from stream_app.backends.kafka.registry.bounded import BoundedClient, NoAnswerError, bound_answers
 from stream_app.config import Topics
 from stream_app.errors import ConfigurationError
-from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
+from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction, Side
 from stream_app.serialization.avro import Record, Schema
-from stream_app.serialization.wire_format import json_schema_in, name_of, schema_in
+from stream_app.serialization.registered_schemas import Registered, json_schema_in, schema_in, size_of
+from stream_app.serialization.resolution import WriterSchema
+from stream_app.serialization.wire_format import name_of
+from stream_app.serialization.writer_schema import MAX_SCHEMAS_BYTES, kept_text
 
 LOG = logging.getLogger("areba.registry")
 
@@ -51,9 +54,9 @@ def topics_of(topics: Topics) -> Mapping[type[Record], str]:
 
 
 class _Answer(NamedTuple):
-    """The name of an id's schema, None if it is not one of ours, and until when this counts."""
+    """What an id's schema is, None if it is not there or of another kind, and until when this counts."""
 
-    name: str | None
+    found: Registered | None
     until_s: float
 
 
@@ -63,8 +66,11 @@ class SchemaRegistry:
     Args:
         client: A `SchemaRegistryClient` of confluent-kafka, or its mock.
         clock: A monotonic clock.
-        start: Starts work that `names_of` must not wait for.
+        start: Starts work that `registered` must not wait for.
         is_json: Whether the schemas are JSON Schemas, not Avro.
+
+    Attributes:
+        writer_schemas: The schemas of other writers by id, among the versions that `schema_ids` has read of the inputs.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class SchemaRegistry:
         *,
         is_json: bool = False,
     ) -> None:
+        self.writer_schemas: dict[str, str] = {}
         self._is_json = is_json
         self._client = client
         self._clock = clock
@@ -107,17 +114,27 @@ class SchemaRegistry:
                 own = self._schema_id(subject, schema, registers=registers)
                 if own is not None:
                     found[name_of(schema)] = [own]
-                for schema_id, other in sorted(self._versions(subject, until_s)):
+                versions = self._versions(subject, until_s)
+                for schema_id, other in sorted((number, one.name) for number, one in versions if one.name):
                     if schema_id not in found.setdefault(other, []):
                         found[other].append(schema_id)
+                if record in (Example, Label):
+                    self._keep(versions)
             except Exception as error:  # the client also raises what its HTTP library raises
                 raise ConfigurationError(
                     f"serialization.schema_registry.url: subject {subject}: {_problem(error)}"
                 ) from error
         return {name: tuple(ids) for name, ids in found.items()}
 
-    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of the application's schemas by id, without waiting; None: there is no answer yet.
+    def _keep(self, versions: Sequence[tuple[int, Registered]]) -> None:
+        """Keep the schemas of other writers among the versions of an input, the newest first, as far as they fit."""
+        for schema_id, one in versions:
+            more = {str(schema_id): one.text} if one.text else {}
+            if size_of({**self.writer_schemas, **more}) <= MAX_SCHEMAS_BYTES:
+                self.writer_schemas.update(more)
+
+    def registered(self, schema_ids: Sequence[int]) -> Mapping[int, Registered] | None:
+        """Return what is known of these ids, without waiting; None: there is no answer yet.
 
         The registry is asked in another thread, and the answer is there in a later call.
         """
@@ -128,14 +145,14 @@ class SchemaRegistry:
             found = self._known(schema_ids)
         return found
 
-    def _known(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of these ids if the registry has answered for each of them; an answer counts for a while."""
+    def _known(self, schema_ids: Sequence[int]) -> Mapping[int, Registered] | None:
+        """Return what these ids are if the registry has answered for each of them; an answer counts for a while."""
         now_s = self._clock.monotonic_s()
         answers = [self._answers.get(schema_id) for schema_id in schema_ids]
         if any(answer is None or answer.until_s <= now_s for answer in answers):
             return None
         named = zip(schema_ids, answers, strict=True)
-        return {schema_id: answer.name for schema_id, answer in named if answer is not None and answer.name is not None}
+        return {one: answer.found for one, answer in named if answer is not None and answer.found is not None}
 
     def _ask(self, schema_ids: Sequence[int]) -> None:
         """Ask for the ids that are not known, one after the other, until the registry gives no answer."""
@@ -144,16 +161,16 @@ class SchemaRegistry:
                 if self._known([schema_id]) is not None:
                     continue
                 try:
-                    name = self._name(schema_id)
+                    found = self._schema(schema_id)
                 except Exception as error:  # noqa: BLE001  (the client also raises what its HTTP library raises)
                     self._retry_s = self._clock.monotonic_s() + RETRY_S
                     log_lines.REGISTRY_AWAITED.log(LOG, schema_id=schema_id, problem=_problem(error))
                     return
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers = {}
-                self._answers[schema_id] = _Answer(name, self._clock.monotonic_s() + ANSWER_S)
-                if name is not None:
-                    log_lines.SCHEMA_ACCEPTED.log(LOG, schema_id=schema_id, schema=name)
+                self._answers[schema_id] = _Answer(found, self._clock.monotonic_s() + ANSWER_S)
+                if found is not None:
+                    _report(schema_id, found)
         finally:
             self._is_asking = False
 
@@ -176,8 +193,8 @@ class SchemaRegistry:
         if self._clock.monotonic_s() > until_s:
             raise NoAnswerError(f"not all answers came within {_SUBJECTS_S:g} s")
 
-    def _versions(self, subject: str, until_s: float) -> list[tuple[int, str]]:
-        """Return the id and the name of each version of a subject that is one of our schemas, newest first."""
+    def _versions(self, subject: str, until_s: float) -> list[tuple[int, Registered]]:
+        """Return the id and the schema of each version of a subject, newest first."""
         try:
             versions = sorted(self._client.get_versions(subject))
         except Exception as error:
@@ -188,19 +205,21 @@ class SchemaRegistry:
         for version in reversed(versions[-_MAX_VERSIONS:]):
             self._check_time(until_s)
             registered.append(self._client.get_version(subject, version))
-        named = [(one.schema_id, self._name_in(one.schema)) for one in registered]
-        return [(schema_id, name) for schema_id, name in named if name is not None]
+        found = [(one.schema_id, self._schema_in(one.schema)) for one in registered]
+        return [(schema_id, schema) for schema_id, schema in found if schema is not None]
 
-    def _name_in(self, text: Any) -> str | None:  # noqa: ANN401  (the client has no types)
-        """Return the name of a registered schema if it is ours, apart from comments; otherwise None."""
-        if text.references or (text.schema_type or "AVRO") != ("JSON" if self._is_json else "AVRO"):
+    def _schema_in(self, text: Any) -> Registered | None:  # noqa: ANN401  (the client has no types)
+        """Return what a registered schema is; None if it is not of the kind that the values have."""
+        if (text.schema_type or "AVRO") != ("JSON" if self._is_json else "AVRO"):
             return None
-        found = (json_schema_in if self._is_json else schema_in)(text.schema_str)
-        return None if found is None else name_of(found)
+        found = None if text.references else (json_schema_in if self._is_json else schema_in)(text.schema_str)
+        if found is not None:
+            return Registered(name_of(found))
+        return None if self._is_json else Registered("", "" if text.references else kept_text(text.schema_str))
 
-    def _name(self, schema_id: int) -> str | None:
+    def _schema(self, schema_id: int) -> Registered | None:
         try:
-            return self._name_in(self._client.get_schema(schema_id))
+            return self._schema_in(self._client.get_schema(schema_id))
         except Exception as error:
             if _is_missing(error):
                 return None
@@ -231,6 +250,17 @@ def open_registry(settings: Mapping[str, str], *, is_json: bool = False) -> Sche
     if rest is not None:  # the mock has none
         bound_answers(rest.session, timeout_s)
     return SchemaRegistry(BoundedClient(client, timeout_s), SystemClock(), is_json=is_json)
+
+
+def _report(schema_id: int, found: Registered) -> None:
+    """Write a line about a schema that was met for the first time."""
+    writers = [] if found.name else [WriterSchema(found.text, side) for side in Side]
+    accepted = found.name or ", ".join(writer.accepted for writer in writers if writer.accepted)
+    if accepted:
+        log_lines.SCHEMA_ACCEPTED.log(LOG, schema_id=schema_id, schema=accepted)
+        return
+    problems = dict.fromkeys(writer.refusal for writer in writers)
+    log_lines.SCHEMA_REFUSED.log(LOG, schema_id=schema_id, problem="; ".join(problems))
 
 
 def _is_missing(error: Exception) -> bool:

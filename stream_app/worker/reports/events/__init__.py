@@ -32,7 +32,7 @@ from stream_app.worker.reports.events.snapshots import (
     Purged,
     RetentionUsed,
     SnapshotComplete,
-    SnapshotStarted,
+    SnapshotTaken,
     TrimFailed,
     Trimmed,
 )
@@ -90,7 +90,7 @@ __all__ = [
     "RoundEnded",
     "SettingChanged",
     "SnapshotComplete",
-    "SnapshotStarted",
+    "SnapshotTaken",
     "StepBegan",
     "StepEnded",
     "StepProgressed",

@@ -3,9 +3,9 @@
 from stream_app.worker.reports.events.base import INFO, WARNING, TaskEvent, event
 
 
-@event("snapshot-started", INFO, " task={task} sequence={sequence} bytes={size}")
-class SnapshotStarted(TaskEvent):
-    """A snapshot is being written: the sequence after which it was taken, and how many bytes are new."""
+@event("snapshot-taken", INFO, " task={task} sequence={sequence} bytes={size}")
+class SnapshotTaken(TaskEvent):
+    """All streams of a snapshot are drafted: the sequence after which it was taken, and the new bytes to write."""
 
     sequence: int
     size: int
