@@ -145,7 +145,7 @@ class ReferenceJoin:
         for name, stream in self.streams.items():
             stream.apply_bounds(settings.join)
             if (threshold := settings.of_stream(name).threshold) != before.of_stream(name).threshold:
-                stream.threshold = threshold
+                stream.decide_by(threshold)
             for learner in stream.replace_learners(settings.of_stream(name).learners):
                 self.begin(stream, learner)
 
@@ -183,10 +183,12 @@ class ReferenceJoin:
         stream.examples += 1
         for learner, settings in stream.learners.items():
             champion = learner == stream.champion
+            stream.decided[learner] += 1
             if champion or self.settings.predictions == "all":
                 cells = (learner, champion, stream.labelled - stream.begun[learner], pending.offset)
                 decided = (stream.threshold, votes(settings), pending.costs)
-                self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided))
+                counted = (stream.decided[learner], self.settings.metrics.prevalence_fading_factor)
+                self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided, *counted))
 
     # Labels -----------------------------------------------------------------------------------------------------------
 

@@ -123,6 +123,8 @@ DECISIONS: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
     ({"threshold": {"score": 0.45}}, {"threshold": {"score": 0.45}}),
     ({"threshold": {"probability": 0.3}}, {"threshold": "majority"}),
     ({}, {"threshold": {"score": 0.55}}),
+    ({"threshold": {"alerts": 0.3}}, {"threshold": {"alerts": 0.3}}),
+    ({"threshold": {"alerts": 0.2}}, {"threshold": {"alerts": 0.5}}),
     (_COSTS, {**_COSTS, "threshold": "costs"}),
     ({**_COSTS, "threshold": "costs"}, {"costs": {"false_positive": 0.5, "false_negative": 4}, "threshold": "costs"}),
 )
