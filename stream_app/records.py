@@ -289,7 +289,8 @@ class Metric:
     `windows` has the figures for each of `metrics.fading_factors`; the first is the main window. A change means that
     the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the last change;
     it is None while the G-mean of the main window is below 90 % of `gmean_before`. Fields of queues that are absent
-    are None.
+    are None. `score_psi`, `largest_feature_psi`, the number of this feature, and `features_drifted` are of the window
+    that ended with example `drift_examples`; None without `drift` of the stream, and before the first window.
     """
 
     stream: str
@@ -319,6 +320,11 @@ class Metric:
     change_began: int | None
     gmean_before: float | None
     labels_to_recover: int | None
+    drift_examples: int | None
+    score_psi: float | None
+    largest_feature_psi: float | None
+    largest_feature: int | None
+    features_drifted: int | None
     event_time_ms: int
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from stream_app.config.client_settings import REFUSED_SETTINGS
 from stream_app.config.column_settings import CategorySettings, ColumnSettings
 from stream_app.config.compatibility import Running, changes, must_restart
 from stream_app.config.decision_settings import CostSettings, ThresholdSettings, threshold_of
+from stream_app.config.drift_settings import MIN_WINDOW_EXAMPLES, DriftSettings
 from stream_app.config.learner_settings import METHODS, LearnerSettings, has_setting, is_own
 from stream_app.config.loading import DEFAULT, Effective, effective, load
 from stream_app.config.messages import or_nearest
@@ -37,6 +38,7 @@ __all__ = [
     "MAX_HELD_BYTES",
     "METHODS",
     "METHOD_FACTS",
+    "MIN_WINDOW_EXAMPLES",
     "REFUSED_SETTINGS",
     "BreakerSettings",
     "CategorySettings",
@@ -45,6 +47,7 @@ __all__ = [
     "Config",
     "Corrections",
     "CostSettings",
+    "DriftSettings",
     "Effective",
     "JoinSettings",
     "LearnerName",

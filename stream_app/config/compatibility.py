@@ -163,6 +163,8 @@ def _decision_changes(old: StreamSettings, new: StreamSettings, now: Running) ->
         yield _StreamChange(f"costs: {old.costs or 'none'} -> {new.costs or 'none'}", outcome, new.costs is None)
     if old.threshold != new.threshold:
         yield _StreamChange(f"threshold: {old.threshold} -> {new.threshold}", _HOLDS, False)
+    if old.drift != new.drift:
+        yield _StreamChange(f"drift: {old.drift or 'none'} -> {new.drift or 'none'}", _HOLDS, False)
 
 
 def _removals(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:

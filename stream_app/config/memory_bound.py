@@ -13,6 +13,7 @@ the bounds on pending, waiting and closed, R records in a batch, B bytes of labe
                                                             2 x replay_per_class for RELAY, else 1
              + 8 (r + 16) x (units of each layer + 64)      scratch
              + 2,100 + 1,100 x windows                      calibration, sums and histograms
+    drift    = 8 (d + 1) (r + 30) + snapshot           r reference examples, in a stream with `drift`
     columns  = 3 (200 k + 400 c + 8 d) + 8 d R              c columns, whose categories have k places with `most`
     snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
 
@@ -114,6 +115,7 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     labels = min(join.max_waiting_per_stream * largest_label_bytes, join.max_waiting_bytes_per_stream)
     own = sum(_learner_bytes(learner, row_bytes) for learner in learners)
     own += len(learners) * (_CALIBRATION_BYTES + _WINDOW_BYTES * len(settings.metrics.fading_factors))
+    own += _drift_bytes(stream, row_bytes)
     snapshot = waiting * slot_bytes + join.max_closed_per_stream * closed_bytes + labels + own
     return (
         2 * (waiting + batch_records) * slot_bytes
@@ -126,6 +128,11 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
         + 2 * snapshot
         + _columns_bytes(stream, row_bytes, batch_records)
     )
+
+
+def _drift_bytes(stream: StreamSettings, row_bytes: int) -> int:
+    """Return the bytes of a stream's reference: its values, edges, counts and indices."""
+    return 0 if stream.drift is None else 8 * (row_bytes // 4 + 1) * (stream.drift.reference_examples + 30)
 
 
 def _columns_bytes(stream: StreamSettings, row_bytes: int, batch_records: int) -> int:

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, model_validator
 from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
 from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
 from stream_app.config.decision_settings import CostSettings, Threshold, ThresholdSettings, decision_conflicts
+from stream_app.config.drift_settings import DriftSettings
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
@@ -191,6 +192,7 @@ class _StreamOverrides(LearnerOverrides):
         champion: The first champion; None takes the first entry of `learners` in `Config`.
         costs: What errors cost; None: the cost of decisions is not counted.
         threshold: From when on an example is predicted as class 1.
+        drift: How drift is found without labels; None: it is not looked for.
         learners: Settings for one learner by its name; they override the settings of the stream.
     """
 
@@ -200,6 +202,7 @@ class _StreamOverrides(LearnerOverrides):
     champion: LearnerName | None = None
     costs: CostSettings | None = None
     threshold: Threshold = ThresholdSettings()
+    drift: DriftSettings | None = None
     learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
 
 
@@ -236,7 +239,7 @@ class Config(Settings):
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
         streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `costs`,
-            `threshold`, any setting of a learner, and `learners` for settings of one learner.
+            `threshold`, `drift`, any setting of a learner, and `learners` for settings of one learner.
     """
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
@@ -341,6 +344,7 @@ class Config(Settings):
             champion=stream.champion or next(iter(self.learners)),
             costs=stream.costs,
             threshold=stream.threshold,
+            drift=stream.drift,
             learners=MappingProxyType(learners),
         )
 

@@ -16,6 +16,7 @@ from stream_app.config.column_settings import (
     width_of,
 )
 from stream_app.config.decision_settings import CostSettings, Threshold, ThresholdSettings
+from stream_app.config.drift_settings import DriftSettings
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.messages import first_line
 from stream_app.config.values import (
@@ -52,6 +53,7 @@ class StreamSettings(Settings):
         champion: The learner whose predictions are the application's answers.
         costs: What errors cost; None: the cost of decisions is not counted.
         threshold: From when on an example is predicted as class 1.
+        drift: How drift is found without labels; None: it is not looked for.
         learners: Settings by name, in the configured order, which is also the order of the outputs.
     """
 
@@ -61,6 +63,7 @@ class StreamSettings(Settings):
     champion: LearnerName
     costs: CostSettings | None = None
     threshold: Threshold = ThresholdSettings()
+    drift: DriftSettings | None = None
     learners: Annotated[Frozen[LearnerName, LearnerSettings], BeforeValidator(_from_list)]
 
     @model_validator(mode="after")

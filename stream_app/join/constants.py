@@ -68,6 +68,7 @@ class Setting(IntEnum):
         EVERY_LABELS: Accepted labels between two reports.
         CORRECTS: Whether labels are corrected.
         MAX_WAITING_BYTES: The bound of `Counter.WAITING_BYTES`.
+        EVERY_EXAMPLES: Examples between two reports, besides those of labels; 0: only those of labels.
         KEY_LOW: The lower half of the key of the hash table, as the bits of an integer.
         KEY_HIGH: The upper half.
     """
@@ -80,8 +81,9 @@ class Setting(IntEnum):
     EVERY_LABELS = 5
     CORRECTS = 6
     MAX_WAITING_BYTES = 7
-    KEY_LOW = 8
-    KEY_HIGH = 9
+    EVERY_EXAMPLES = 8
+    KEY_LOW = 9
+    KEY_HIGH = 10
 
 
 SETTINGS = len(Setting)

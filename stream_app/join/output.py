@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.arrays import Bytes, Integers, Longs, Words
+from stream_app.config import MIN_WINDOW_EXAMPLES
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import AMENDMENT_COLUMNS, OUTPUT_KINDS, REPORT_COLUMNS, Counter, OutputKind
@@ -76,7 +77,8 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         closings: The most outcomes or dead letters that it can have, from `segments.wanting`.
     """
     streams, rows = len(segments.joins), int((segments.ends - segments.starts).sum())
-    operations = 3 * rows + streams
+    windows = rows // MIN_WINDOW_EXAMPLES + streams  # that end here, each with a report
+    operations = 3 * rows + streams + windows
     return JoinOutput(
         counts=np.zeros(OUTPUT_KINDS, np.int64),
         bounds=np.zeros((streams + 1, OUTPUT_KINDS), np.int64),
@@ -96,7 +98,7 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         waiting_slots=np.empty(rows, np.int32),
         waiting_positions=np.empty(rows, np.int32),
         released_slots=np.empty(closings, np.int32),
-        reports=np.empty((rows + streams, REPORT_COLUMNS), np.int64),
+        reports=np.empty((rows + streams + windows, REPORT_COLUMNS), np.int64),
         amendments=np.empty((rows, AMENDMENT_COLUMNS), np.int64),
     )
 

@@ -147,6 +147,9 @@ def _apply_example(
         _join_with_waiting_label(state, out, slot, reference, bucket, position)
     else:
         _wait_for_label(state, out, slot, position)
+    every = state.settings[Setting.EVERY_EXAMPLES]
+    if every != 0 and state.counters[Counter.EXAMPLES] % every == 0:
+        add_report(state, out, position)
 
 
 @inlined_without_refcounts

@@ -53,6 +53,7 @@ class StreamJoin:
         learners: How many learners predict.
         hash_key: `HASH_KEY_BYTES` bytes, the key of the hash table.
         has_costs: Whether costs are kept with the pending examples.
+        every_examples: Examples between two further reports; 0: only labels cause reports.
 
     Attributes:
         descriptor: int64 `[JOIN_FIELDS]`; its values change in place when the join grows.
@@ -66,6 +67,7 @@ class StreamJoin:
         hash_key: bytes = NO_HASH_KEY,
         *,
         has_costs: bool = False,
+        every_examples: int = 0,
     ) -> None:
         descriptors = np.zeros((2, JOIN_FIELDS), np.int64)  # the second one is what the first was before a change
         self.descriptor, self._old_descriptor = descriptors
@@ -90,6 +92,7 @@ class StreamJoin:
             every_labels,
             corrects,
             settings.max_waiting_bytes_per_stream,
+            every_examples,
             *struct.unpack("<2q", hash_key),
         )
         self._counters[Counter.STREAM_TIME] = -1

@@ -69,7 +69,8 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
         added = _added_features(one, two)
         origins = list(_origins(one, two, has_added=added is not None))
         opened = new.open(stream.name, two, stream.features if added is None else added.width)
-        _carry_over(stream, opened, origins, added, after.join, same_detector)
+        is_same = _dump(before, stream.name) == _dump(after, stream.name)
+        _carry_over(stream, opened, origins, added, after.join, same_detector, is_same)
         if one.threshold != two.threshold:  # otherwise a mark may have changed it
             opened.join.threshold = two.threshold
     return new
@@ -102,6 +103,7 @@ def _carry_over(
     added: AddedFeatures | None,
     join: JoinSettings,
     same_detector: bool,
+    is_same: bool,
 ) -> None:
     state = StreamState(old)
     core = state.core_state()
@@ -121,6 +123,9 @@ def _carry_over(
         learned = grown(without_prefix(core, "columns."), old.settings.columns, new.preparation, added.places)
         kept |= named("columns.", learned)
         kept["features_count"] = np.array([added.width])
+    if new.drift is not None and not (is_same and old.drift is not None):  # a new reference
+        counts = (counter_of(core, which) for which in (Counter.EXAMPLES, Counter.LABELLED))
+        kept |= named("drift.", new.drift_from(*counts))
     pending = _pending(state, new, origins, numbers, added)
     load_stream(new, kept, pending, _closed(state.closed_rows(first, end), origins, join.corrections))
     _see(new, origins, len(pending["ids"]))

@@ -19,6 +19,7 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
+from stream_app.pipeline.drift import DriftFigures, InputDrift
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
 from stream_app.pipeline.window_figures import window_of
@@ -92,6 +93,7 @@ class Stream:
         features: The number of features of an example; 0: not known yet.
         learners: Empty until the number of features is known.
         preparation: How the values of its columns become features; None: it has no columns.
+        drift: How far windows of examples are from a reference; None: not looked for, or no features are known.
         waiting: The waiting labels as they came: any of them may become a dead letter.
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
         is_new: Whether it began, or was built again, since the last snapshot: what older snapshots have of a stream of
@@ -110,6 +112,7 @@ class Stream:
             len(settings.learners),
             shared.hash_key,
             has_costs=settings.costs is not None,
+            every_examples=0 if settings.drift is None else settings.drift.window_examples,
         )
         self.join.champion = self.learner_names.index(settings.champion)
         self.join.threshold = settings.threshold
@@ -119,6 +122,7 @@ class Stream:
         self.prequential = [Prequential(factors, metrics.prevalence_fading_factor) for _ in self.learner_names]
         self.changes = [ChangeMonitor(detector, factors[MAIN_WINDOW]) for _ in self.learner_names]
         self.calibrations = [Calibration() for _ in self.learner_names]
+        self.drift: InputDrift | None = None
         self.waiting: Waiting = {}
         self.amended: set[int] = set()
         self.is_new = True
@@ -142,7 +146,14 @@ class Stream:
             )
             for name, settings in self.settings.learners.items()
         )
+        if self.settings.drift is not None:
+            self.drift = InputDrift(self.settings.drift, features)
         self._make_room_to_learn()
+
+    def drift_from(self, examples: int, labels: int) -> State:
+        """Return the state of a drift whose reference begins after these examples and labels; empty without drift."""
+        drift = self.settings.drift
+        return {} if drift is None else InputDrift(drift, self.features, examples, labels).arrays()
 
     def make_room(self, rows: int) -> None:
         """Make sure that this many records can be applied."""
@@ -166,6 +177,7 @@ class Stream:
             + self.join.allocated_bytes
             + learners
             + columns
+            + (0 if self.drift is None else self.drift.allocated_bytes)
             + sum(map(_held_bytes, self.waiting.values()))
         )
 
@@ -254,6 +266,7 @@ class Stream:
         windows: NDArray[np.float64],
         calibration_error: float,
         change: DetectedChange,
+        drift: DriftFigures,
         event_time_ms: int,
     ) -> Metric:
         """Return the record of metrics of a learner.
@@ -265,6 +278,7 @@ class Stream:
             windows: float64 `[w, 10]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
             calibration_error: Of its probabilities; NaN: not known.
             change: The last change of the learner.
+            drift: The figures of the last window of examples.
             event_time_ms: The event time of the record that caused the report.
         """
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
@@ -299,5 +313,10 @@ class Stream:
             change_began=change.began,
             gmean_before=change.gmean_before,
             labels_to_recover=change.labels_to_recover,
+            drift_examples=drift.examples,
+            score_psi=drift.score_psi,
+            largest_feature_psi=drift.feature_psi,
+            largest_feature=drift.feature,
+            features_drifted=drift.features_drifted,
             event_time_ms=event_time_ms,
         )

@@ -22,6 +22,7 @@ from stream_app.learners.factory import LearnerResources
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.degradation import change_of
+from stream_app.pipeline.drift import figures_of
 from stream_app.pipeline.erasing import erase
 from stream_app.pipeline.leftovers import close
 from stream_app.pipeline.outputs import Collector, DeadLetterRow
@@ -37,6 +38,7 @@ from stream_app.pipeline.steps.join_and_learn import (
 )
 from stream_app.pipeline.steps.output_rows import output_rows
 from stream_app.pipeline.steps.routed import group_by_stream
+from stream_app.pipeline.steps.watch_inputs import watch_inputs
 from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
 from stream_app.record_columns import COLUMNS
 from stream_app.records import Cause, Mark, MarkKind, Reason, Side
@@ -70,12 +72,14 @@ class _Joined(NamedTuple):
         learners: int64 `[s, n, LEARNER_COLUMNS]`, their rows of the table of learners.
         out: The results of the join.
         answers: The answers of the learners.
+        drifts: float64 `[reports, FIGURES]`, see `pipeline.drift`.
     """
 
     streams: Integers
     learners: Longs
     out: JoinOutput
     answers: LearnerAnswers
+    drifts: NDArray[np.float64]
 
 
 class Streams:
@@ -112,7 +116,8 @@ class Streams:
         self._dimensions = np.zeros(0, np.int32)
         self._preparations: dict[int, Preparation] = {}
         self._costs = np.zeros((0, 2), np.float32)
-        self.has_costs = False
+        self._drifts = np.zeros((0, 2), np.int64)  # addresses; 0: the stream does not look for drift
+        self.has_costs = self._has_drift = False
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -183,6 +188,7 @@ class Streams:
             rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
             self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
             self._counts, self._costs = _widened(self._counts, rows), _widened(self._costs, rows)
+            self._drifts = _widened(self._drifts, rows)
             self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
         return self.begin(number, settings, features)
 
@@ -192,7 +198,7 @@ class Streams:
         self._streams[number : number + 1] = [stream]
         self._joins[number], self._counts[number] = stream.join.address, len(settings.learners)
         self._learners[number], self._dimensions[number] = 0, 0
-        self._costs[number] = np.nan
+        self._costs[number], self._drifts[number] = np.nan, 0
         if settings.costs is not None:
             self.has_costs = True
             self._costs[number] = [np.nan if isinstance(cost, str) else cost for cost in settings.costs.both]
@@ -209,6 +215,8 @@ class Streams:
         stream = self._streams[number]
         stream.set_features(features)
         self._dimensions[number] = features
+        if stream.drift is not None:
+            self._drifts[number], self._has_drift = stream.drift.addresses, True
         for k, learner in enumerate(stream.learners):
             descriptor = learner.descriptor if isinstance(learner, OnlineLearner) else None
             self._learners[number, k, DESCRIPTOR] = 0 if descriptor is None else address_of(descriptor)
@@ -289,11 +297,12 @@ class Streams:
         calibrate(batch.merged, segments, np.ascontiguousarray(learners[:, :, CALIBRATION]), fading, out, answers)
         if self._settings.join.corrections == "correct" and (out.thresholds.any() or len(batch.merged.costs)):
             keep_answers(segments, out)  # again: thresholds have decided, and costs are known
-        return _Joined(which, learners, out, answers)
+        drifts = watch_inputs(segments, self._drifts[which if self._has_drift else which[:0]], out, answers)
+        return _Joined(which, learners, out, answers, drifts)
 
     def evaluate(self, result: _Joined, collector: Collector) -> None:
         """Carry out the step evaluate of a stretch: score the predictions; add a record of metrics at each report."""
-        which, learners, out, answers = result
+        which, learners, out, answers, drifts = result
         joins = self._joins[which] if self.has_costs else self._joins[:0]
         scores = evaluate(joins, learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
         for report, segment in enumerate(_segments_of(out, OutputKind.REPORTS)):
@@ -301,18 +310,18 @@ class Streams:
             if not counts[1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
             position = int(scores.positions[report])
-            time_ms = collector.event_time_ms(position)
+            time_ms, drift = collector.event_time_ms(position), figures_of(drifts[report])
             for k in range(len(stream.learner_names)):
                 change = change_of(scores.changes[k, report].tolist())
                 error = float(answers.calibration_errors[k, report])
                 metric = stream.metric(
-                    k, counts, answers.reports[k, report], scores.windows[k, report], error, change, time_ms
+                    k, counts, answers.reports[k, report], scores.windows[k, report], error, change, drift, time_ms
                 )
                 collector.metric(position, metric)
 
     def collect(self, batch: InputBatch, result: _Joined, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a stretch to the collector."""
-        which, learners, out, answers = result
+        which, learners, out, answers, _ = result
         owners = which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER])
         every = self._settings.predictions == "all"
         predictions, outcomes = output_rows(batch.merged, owners, out, answers, every=every)

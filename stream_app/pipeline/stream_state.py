@@ -108,6 +108,8 @@ class StreamState:
         arrays |= named("waiting.", {name: self._join[name][waiting] for name in _WAITING_COLUMNS})
         originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
         arrays |= named("originals.", _columns_of(originals))
+        if self._stream.drift is not None:
+            arrays |= named("drift.", self._stream.drift.arrays())
         if self._stream.preparation is not None:
             arrays |= named("columns.", self._stream.preparation.arrays())
         for number, learner in enumerate(self._learners):
@@ -193,6 +195,8 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     stream.join.index(pending_rows, waiting_rows)
     stream.waiting = dict(zip(range(pending_rows, pending_rows + waiting_rows), originals, strict=True))
     stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
+    if stream.drift is not None:
+        stream.drift.load(without_prefix(core, "drift."))
     if stream.preparation is not None:
         stream.preparation.load(without_prefix(core, "columns."))
     for number, learner in enumerate(stream.learners):

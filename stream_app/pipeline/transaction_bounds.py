@@ -31,10 +31,10 @@ from stream_app.records import DEAD_LETTER_BYTES, Kind, MarkKind, Side
 NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
 
-METRIC_BYTES, WINDOW_BYTES = 299, 134
+METRIC_BYTES, WINDOW_BYTES = 340, 134
 """The most bytes of the value of a record of metrics, without its names and windows, and of each of its windows."""
 
-JSON_NUMBERS_BYTES, JSON_METRIC_BYTES, JSON_WINDOW_BYTES = 740, 1_200, 630
+JSON_NUMBERS_BYTES, JSON_METRIC_BYTES, JSON_WINDOW_BYTES = 740, 1_450, 630
 """The same of values that are JSON, which have the names of all fields."""
 
 _JSON_BYTES_OF_BYTE = 6
@@ -78,10 +78,14 @@ class Costs(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """Settings: the most learners of a new stream, labels between two reports, whether all predictions are written."""
+    """Settings: the most learners of a new stream, labels between two reports, whether all predictions are written.
+
+    `every_examples` is the least number of examples between two reports of a new stream; 0: only labels cause reports.
+    """
 
     learners: int
     every_labels: int
+    every_examples: int
     every: bool
 
 
@@ -196,6 +200,8 @@ def _touch(
             touched.labels[stream] += 1
             touched.label_bytes[stream] += own
     reports = fresh // settings.every_labels * settings.learners
+    if settings.every_examples > 0:
+        reports += fresh // settings.every_examples * settings.learners
     return records + reports, size + reports * costs.metric
 
 
@@ -216,6 +222,9 @@ def _closed(
         descriptor = longs_at(table.joins[stream])
         counters = longs_at(descriptor[JoinField.FIXED])
         reports = (counters[Counter.LABELLED] % settings.every_labels + examples + labels) // settings.every_labels
+        every = counters[COUNTERS + Setting.EVERY_EXAMPLES]
+        if every > 0:
+            reports += (counters[Counter.EXAMPLES] % every + examples) // every
         records += reports * table.learners[stream]
         size += reports * table.learners[stream] * costs.metric
         pending, waiting = counters[Counter.PENDING], counters[Counter.WAITING]
@@ -356,7 +365,11 @@ def fitting(
     """
     new = {name for side in batch.decoded for name in side.stream_names}
     most_learners = max((len(settings.of_stream(name).learners) for name in new), default=0)
-    bounds = _Settings(most_learners, settings.metrics.every_labels, settings.predictions == "all")
+    every_examples = min(
+        (drift.window_examples for name in new if (drift := settings.of_stream(name).drift) is not None), default=0
+    )
+    every_labels, every = settings.metrics.every_labels, settings.predictions == "all"
+    bounds = _Settings(most_learners, every_labels, every_examples, every)
     columns, table = _columns_of(batch, numbers), _StreamTable(*streams)
 
     def fits(count: int) -> bool:

@@ -44,7 +44,7 @@ MANIFEST_SUFFIX = "/manifest"
 SNAPSHOT_KEY = b"snapshot"
 """The key of acts `snapshot` in progress: a search reads no other values."""
 
-_MAX_MANIFEST_CHUNKS = 64
+MAX_MANIFEST_CHUNKS = 64
 """Chunks of a manifest at most: 58 MB, which list some 300,000 blobs."""
 
 _METADATA = f'"__metadata__":{{"format":"areba {FORMAT}"}}'
@@ -100,7 +100,7 @@ def _parse_snapshot(text: str) -> Snapshot:
     location = Location(int(offset), int(chunks), int(length), checksum)
     if (
         min(location.offset, location.length, int(progress_offset)) < 0
-        or not 1 <= location.chunks <= _MAX_MANIFEST_CHUNKS
+        or not 1 <= location.chunks <= MAX_MANIFEST_CHUNKS
     ):
         raise ValueError(text)
     return Snapshot(location, int(progress_offset))

@@ -16,6 +16,7 @@ from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Si
 from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of, refused_example
+from stream_app.verify.reference_drift import StreamDrift
 from stream_app.verify.reference_state import (
     Closed,
     Dead,
@@ -117,6 +118,7 @@ class ReferenceJoin:
         decisions = settings.champion, settings.threshold
         stream = ReferenceStream(name, settings.features, dict(settings.learners), *decisions)
         self.streams[name] = stream
+        stream.drift = StreamDrift.of(settings)
         for learner in stream.learners:
             self.begin(stream, learner)
         return stream
@@ -124,8 +126,10 @@ class ReferenceJoin:
     def reset(self, name: str) -> None:
         """Restart a stream, if there is such a stream; the next record closes what it held."""
         if name in self.streams:
-            self.leftovers.append(self.streams[name])
-            self.open(name, self.settings.of_stream(name))
+            before = self.streams[name]
+            self.leftovers.append(before)
+            after = self.open(name, self.settings.of_stream(name))
+            after.earlier_examples = before.earlier_examples + before.examples
 
     def import_learner(self, name: str, features: int) -> None:
         """Open the stream for a learner whose state was imported, if need be, and fix its number of features."""
@@ -146,6 +150,8 @@ class ReferenceJoin:
             stream.apply_bounds(settings.join)
             if (threshold := settings.of_stream(name).threshold) != before.of_stream(name).threshold:
                 stream.threshold = threshold
+            if _text(settings, name) != _text(before, name):
+                stream.drift = StreamDrift.of(settings.of_stream(name))
             for learner in stream.replace_learners(settings.of_stream(name).learners):
                 self.begin(stream, learner)
 
@@ -177,10 +183,15 @@ class ReferenceJoin:
             excess = len(stream.pending) - self.settings.join.max_pending_per_stream
             for _ in range(min(excess, MAX_EVICTIONS)):
                 self.close_oldest_example(stream, Cause.EVICTED_EXAMPLE)
+        if stream.drift is not None and stream.drift.ends_window(stream.examples):
+            self.report(stream)
 
     def predict(self, stream: ReferenceStream, example: Example, pending: Pending) -> None:
         """Let every learner predict; a setting decides whether all predictions are published or the champion's."""
         stream.examples += 1
+        if stream.drift is not None:
+            place = stream.earlier_examples, stream.examples, stream.labelled
+            stream.drift.observe(pending.features, stream.champion, *place)
         for learner, settings in stream.learners.items():
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
@@ -350,6 +361,11 @@ class ReferenceJoin:
     def report(self, stream: ReferenceStream) -> None:
         """Publish one record of metrics for each learner."""
         self.events.extend(stream.reports(self.position))
+
+
+def _text(settings: TaskSettings, stream: str) -> str:
+    """Return the settings of a stream as text, in which the order of its learners and columns matters."""
+    return settings.of_stream(stream).model_dump_json()
 
 
 def _end(

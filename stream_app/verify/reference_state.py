@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.config import METHOD_FACTS, JoinSettings, LearnerSettings, ThresholdSettings
 from stream_app.records import DEAD_LETTER_BYTES, Cause, Example, Header, Label, Mark, Reason, Side, stream_of_key
+from stream_app.verify.reference_drift import ExpectedDrift, StreamDrift
 
 Meaning: TypeAlias = Example | Label | Mark | Reason | None
 """What a value says; a `Reason` where the value alone is cause enough for a dead letter; None: a tombstone."""
@@ -108,6 +109,7 @@ class Reported(NamedTuple):
     duplicates: int
     pending: int
     waiting: int
+    drift: ExpectedDrift | None = None
 
 
 Event: TypeAlias = Predicted | ExpectedOutcome | Dead | Reported
@@ -214,6 +216,7 @@ class ReferenceStream:
     """Everything that is known of one stream.
 
     `begun` is the number of labels that there had been when each learner began. `closed` is in order of closing.
+    `earlier_examples` were predicted before the last reset.
     """
 
     name: str
@@ -234,6 +237,8 @@ class ReferenceStream:
     unlabelled: int = 0
     evicted: int = 0
     duplicates: int = 0
+    drift: StreamDrift | None = None
+    earlier_examples: int = 0
 
     def replace_learners(self, learners: Mapping[str, LearnerSettings]) -> list[str]:
         """Take other learners; return the names of those that begin here: new, or of another kind under an old name."""
@@ -315,7 +320,8 @@ class ReferenceStream:
             updates = self.labelled - self.begun[learner]
             champion = learner == self.champion
             held = (len(self.pending), len(self.waiting))
-            yield Reported(position, self.name, learner, champion, updates, *counts, *held)
+            drift = None if self.drift is None else self.drift.expected
+            yield Reported(position, self.name, learner, champion, updates, *counts, *held, drift)
 
 
 def votes(learner: LearnerSettings) -> bool:

@@ -27,7 +27,7 @@ from stream_app.worker.transaction_watch import TransactionWatch
 _MAX_ABORTS_IN_A_ROW = 10
 """Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
-_SAVE_TIMEOUT_S = 10.0
+SAVE_TIMEOUT_S = 10.0
 """Longest time that a stopping worker takes to save its tasks; a group or a supervisor waits longer than that."""
 
 SNAPSHOT_SLICE_S = 0.005
@@ -351,7 +351,7 @@ class Rounds:
         if self._ports.is_cut_off():
             return True
         written_s = self._ports.clock.monotonic_s()
-        until_s = written_s + _SAVE_TIMEOUT_S
+        until_s = written_s + SAVE_TIMEOUT_S
         while True:
             for task in tasks:
                 self._take_snapshot(task, ending=True)

@@ -49,7 +49,8 @@ BY_TYPE[tuple[MetricWindow, ...]] = st.lists(WINDOWS, min_size=1, max_size=3).ma
 METRICS = st.builds(
     Metric,
     **{field: BY_TYPE[kind] for field, kind in Metric.__annotations__.items()}
-    | {f"{name}_{what}": INTS for name in ("positive", "negative") for what in ("queue", "capacity")},
+    | {f"{name}_{what}": INTS for name in ("positive", "negative") for what in ("queue", "capacity")}
+    | dict.fromkeys(("largest_feature", "features_drifted"), INTS),
 )
 EXAMPLES = st.builds(Example, TEXTS, TEXTS, st.lists(FLOATS, max_size=12).map(tuple))
 LABELS = st.builds(Label, TEXTS, TEXTS, INTS, INTS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from stream_app.config import TaskSettings
+from stream_app.verify.reference_drift import ExpectedDrift
 from stream_app.verify.reference_state import ReferenceStream, Reported
 
 Model: TypeAlias = tuple[str, str]
@@ -40,8 +41,12 @@ class _Reset(NamedTuple):
 
 @dataclass
 class FigureRestarts:
-    """The acts of one task that let figures begin again, in the order of progress."""
+    """The acts of one task that let figures begin again, in the order of progress.
 
+    `drifts` has by stream, learner and number of a record of metrics what it must say of drift.
+    """
+
+    drifts: dict[tuple[str, str, int], ExpectedDrift] = field(default_factory=dict)
     _reported: Counter[Model] = field(default_factory=Counter)
     _resets: defaultdict[str, list[_Reset]] = field(default_factory=lambda: defaultdict(list))
     _begun: defaultdict[Model, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -49,6 +54,8 @@ class FigureRestarts:
 
     def report(self, event: Reported) -> None:
         """Count a record of metrics that must have been published."""
+        if event.drift is not None:
+            self.drifts[event.stream, event.learner, self._reported[event.stream, event.learner]] = event.drift
         self._reported[event.stream, event.learner] += 1
 
     def reset(self, stream: ReferenceStream) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from stream_app.config import Config
 from stream_app.records import Metric, Outcome, Prediction
 from stream_app.verify.metrics.changes import change_fault
+from stream_app.verify.metrics.drift import DriftScores, drift_faults
 from stream_app.verify.metrics.joined_costs import JoinedCosts
 from stream_app.verify.metrics.recount import Recount
 from stream_app.verify.metrics.restarts import ActsBefore, FigureRestarts
@@ -34,7 +35,7 @@ class MetricsTopicCheck:
         """Compare each record with the one before it and with a recount; yield notes.
 
         `corrections` has, by the offset of the label that corrects a joined example, the offset of the example;
-        `costs` those of the joined examples, None if they are not known.
+        `costs` those of the joined examples, None if inputs are gone: then drift is not computed again either.
         """
         topics = self._config.topics
         recount = Recount(
@@ -45,13 +46,17 @@ class MetricsTopicCheck:
             restarts,
             costs,
         )
+        scores = DriftScores(reader.decodable(topics.predictions, Prediction))
         numbers: Counter[tuple[str, str]] = Counter()
         places: dict[tuple[str, str], ActsBefore] = {}
         for output in reader.outputs(self._topic, Metric):
             metric = output.content
             name, model = f"{metric.stream}/{metric.learner}", (metric.stream, metric.learner)
             place = restarts.acts_before(*model, numbers[model])
+            drift = restarts.drifts.get((*model, numbers[model]))
             numbers[model] += 1
+            if costs is not None and (wrong := "; ".join(drift_faults(metric, drift, scores))):
+                self._wrong.append((output.offset, f"{name}: {wrong}"))
             _, before = self._last.get(model, (-1, None))
             had = places.setdefault(model, place)
             places[model] = place

@@ -117,16 +117,18 @@ FADING_FACTORS = ((0.99,), (0.99,), (0.99,), (0.9, 1.0))
 
 _COSTS: Mapping[str, Any] = {"costs": {"false_positive": 1, "false_negative": 2.5}}
 
+_DRIFT: Mapping[str, Any] = {"drift": {"reference_examples": 12, "window_examples": 10, "threshold": 0.5}}
+
 DECISIONS: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
     ({}, {}),
-    ({}, {}),
-    ({"threshold": {"score": 0.45}}, {"threshold": {"score": 0.45}}),
+    (_DRIFT, _DRIFT),
+    (_DRIFT, {"threshold": {"score": 0.45}, "drift": {"reference_examples": 10, "window_examples": 10}}),
     ({"threshold": {"probability": 0.3}}, {"threshold": "majority"}),
     ({}, {"threshold": {"score": 0.55}}),
     (_COSTS, {**_COSTS, "threshold": "costs"}),
     ({**_COSTS, "threshold": "costs"}, {"costs": {"false_positive": 0.5, "false_negative": 4}, "threshold": "costs"}),
 )
-"""Costs and threshold of the first stream, before and after a change of the deployment."""
+"""Costs, threshold and drift of the first stream, before and after a change of the deployment."""
 
 SNAPSHOTS_MS = (0, 1, 2_000)
 """Intervals of snapshots: one is always under way; after any work that took time; only at a clean stop."""

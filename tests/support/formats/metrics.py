@@ -72,5 +72,10 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
         change_began=None,
         gmean_before=None,
         labels_to_recover=None,
+        drift_examples=None,
+        score_psi=None,
+        largest_feature_psi=None,
+        largest_feature=None,
+        features_drifted=None,
         event_time_ms=labelled,
     )

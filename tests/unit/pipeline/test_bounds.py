@@ -333,8 +333,9 @@ def test_no_record_of_metrics_is_larger_than_its_bound() -> None:
     """A new figure that is not in the bound could make a transaction larger than the broker takes."""
     window = MetricWindow(*(_widest(str(one.type)) for one in fields(MetricWindow)))
     queues = ("positive_queue", "negative_queue", "positive_capacity", "negative_capacity")
+    counts = (*queues, "largest_feature", "features_drifted")
     numbers: dict[str, Any] = {one.name: _widest(str(one.type)) for one in fields(Metric)}
-    numbers |= dict.fromkeys(queues, -(2**31)) | {"stream": "s", "learner": "l"}
+    numbers |= dict.fromkeys(counts, -(2**31)) | {"stream": "s", "learner": "l"}
     one, eight = (len(codec.encode(Metric(**numbers | {"windows": (window,) * count}))) for count in (1, 8))
     assert one <= METRIC_BYTES + WINDOW_BYTES
     assert (eight - one) / 7 <= WINDOW_BYTES

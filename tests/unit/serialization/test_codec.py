@@ -350,6 +350,11 @@ METRIC = Metric(
     6,
     0.9,
     3,
+    11,
+    0.02,
+    0.3,
+    4,
+    1,
     1_767_225_600_000,
 )
 
@@ -359,6 +364,7 @@ def test_metric_nulls() -> None:
     names = (
         *("calibration_error", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
         *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),
+        *("drift_examples", "score_psi", "largest_feature_psi", "largest_feature", "features_drifted"),
     )
     nulls: dict[str, Any] = dict.fromkeys(names)
     metric = dataclasses.replace(METRIC, windows=(METRIC.windows[0], window(1, negative_total=8)), **nulls)
