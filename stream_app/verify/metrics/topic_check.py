@@ -60,7 +60,8 @@ class MetricsTopicCheck:
             place = restarts.acts_before(*model, numbers[model])
             drift = restarts.drifts.get((*model, numbers[model]))
             numbers[model] += 1
-            if costs is not None and (wrong := "; ".join(drift_faults(metric, drift, scores))):
+            is_known = costs is not None and metric.stream not in self._arrived
+            if is_known and (wrong := "; ".join(drift_faults(metric, drift, scores))):
                 self._wrong.append((output.offset, f"{name}: {wrong}"))
             _, before = self._last.get(model, (-1, None))
             had = places.setdefault(model, place)

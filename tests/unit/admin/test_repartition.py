@@ -31,7 +31,9 @@ STREAMS = ["s0", "s7", "s16", "s18", "s1", "s2", "s5", "s8"]
 
 
 def _config(**sections: Any) -> Any:  # noqa: ANN401  (sections of a file)
-    streams = {name: {"features": 2} for name in STREAMS}
+    streams: dict[str, Any] = {name: {"features": 2} for name in STREAMS}
+    streams["s16"] |= {"threshold": {"alerts": 0.1}}
+    streams["s18"] |= {"drift": {"reference_examples": 20, "window_examples": 20}}
     learners = {"areba": {"method": "areba"}, "relay": {"method": "relay"}}
     sections = {"worker": {"snapshot_after_ms": 3_600_000}, "join": {"corrections": "correct"}, **sections}
     return make_config(streams=streams, learners=learners, predictions="all", **sections)
