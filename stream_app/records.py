@@ -83,12 +83,14 @@ class ThresholdKind(IntEnum):
         SCORE: The score is above a number.
         PROBABILITY: The probability is above a number.
         COSTS: The probability is above the number from which on class 1 costs less, by the costs of the example.
+        ALERTS: The score is above the number that a share of all scores exceeds.
     """
 
     MAJORITY = 0
     SCORE = 1
     PROBABILITY = 2
     COSTS = 3
+    ALERTS = 4
 
     @property
     def text(self) -> str:

@@ -47,7 +47,7 @@ streams:
     learning_rate: 0.001
     l2: 0.01
     champion: areba       # the first champion; `areba promote` changes it
-    threshold: {score: 0.8}  # from when on the class is 1; by default `majority`; or probability: 0.3; or `costs`
+    threshold: {score: 0.8}  # when class 1 is predicted; or probability: 0.3, alerts: 0.01; `majority` or `costs`
     # Compare each window of examples with a reference, without labels (docs/drift.md):
     drift: {reference_examples: 2000, window_examples: 1000, threshold: 0.25, reference: 0}
     learners:             # settings for one learner

@@ -9,7 +9,7 @@ from stream_app.config.column_settings import ColumnSettings
 from stream_app.config.values import Number, Settings
 from stream_app.records import ThresholdKind
 
-_FORMS = "`majority`, `costs`, or a section with `score` or `probability`"
+_FORMS = "`majority`, `costs`, or a section with `score`, `probability` or `alerts`"
 
 _LARGEST_COST = 1e9
 
@@ -49,11 +49,13 @@ class ThresholdSettings(Settings):
     Attributes:
         score: An example is class 1 if its score is above this number.
         probability: An example is class 1 if its probability is above this number.
+        alerts: This share of the examples is class 1: those with the highest scores.
         costs: An example is class 1 if class 1 is expected to cost less than class 0, by the costs of the stream.
     """
 
     score: Annotated[Number, Field(ge=0, le=1)] | None = None
     probability: Annotated[Number, Field(ge=0, le=1)] | None = None
+    alerts: Annotated[Number, Field(gt=0, lt=1)] | None = None
     costs: Literal[True] | None = None
 
     @model_validator(mode="after")
@@ -71,7 +73,7 @@ class ThresholdSettings(Settings):
     @property
     def value(self) -> float | None:
         """The number that the threshold has; None: its kind has none."""
-        return next((value for value in (self.score, self.probability) if value is not None), None)
+        return next((value for value in (self.score, self.probability, self.alerts) if value is not None), None)
 
     def __str__(self) -> str:
         return self.kind.text if self.value is None else f"{self.kind.text} {self.value:g}"

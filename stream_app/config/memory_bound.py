@@ -40,8 +40,8 @@ _COST_BYTES = 8
 """The costs of an example, in a stream with `costs`."""
 _SCORE_BYTES = 9
 """One learner's score, probability and class."""
-_CALIBRATION_BYTES, _WINDOW_BYTES = 2_100, 1_100
-"""One learner's calibration, and its sums and histograms for each of `metrics.fading_factors`."""
+_CALIBRATION_BYTES, _WINDOW_BYTES = 2_700, 1_100
+"""One learner's calibration and scores of alerts, and its sums and histograms for each of `metrics.fading_factors`."""
 _ARRIVAL_BYTES = 8
 """When an example came, as RELAY keeps it."""
 _LABEL_BYTES = 300

@@ -251,7 +251,7 @@ class TaskSettings(Settings):
     dead_letter_bytes: Annotated[Integer, Field(ge=0), Change.TAKEN_OVER] = _UNLIMITED_BYTES
     wire_format: WireFormatName
     schema_ids: SchemaIds
-    writer_schemas: WriterSchemas = Field(default_factory=dict)
+    writer_schemas: WriterSchemas
     label_classes: LabelClasses
     streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings

@@ -27,6 +27,15 @@ BIN_CENTRES = np.array(
 )
 """The score in the middle of each bin."""
 
+BIN_EDGES = np.array(
+    [0.0]
+    + [(0.375, 0.25)[k % 2] * 2.0 ** -(k // 2) for k in range(_HALF - 2, -1, -1)]
+    + [0.5]
+    + [1.0 - (0.375, 0.25)[k % 2] * 2.0 ** -(k // 2) for k in range(_HALF - 1)]
+    + [1.0]
+)
+"""Where the bins begin, and the end of the last one."""
+
 _NEAREST_HALF = 251
 """The upper ten bits of the float32 numbers from 0.375 up to 0.5: exponent, and first bit of the mantissa."""
 

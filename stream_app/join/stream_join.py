@@ -28,7 +28,7 @@ HASH_KEY_BYTES = 16
 NO_HASH_KEY = bytes(HASH_KEY_BYTES)
 """For streams whose ids no stranger can choose: in a study, a benchmark, a test."""
 
-_NUMBERED = (ThresholdKind.SCORE, ThresholdKind.PROBABILITY)
+_NUMBERED = (ThresholdKind.SCORE, ThresholdKind.PROBABILITY, ThresholdKind.ALERTS)
 """The thresholds that have a number."""
 
 _FIRST_SLOTS = 16

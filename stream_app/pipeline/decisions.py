@@ -8,6 +8,8 @@ With `costs`, class 1 is the cheaper decision if probability * false_negative > 
 is, if the probability is above false_positive / (false_positive + false_negative). If a false negative costs nothing,
 the class is 0.
 
+With `alerts`, the score is compared with the number that a share of all scores exceeds (`alert_share`).
+
 A threshold decides nothing that a learner learns.
 """
 
@@ -17,7 +19,7 @@ from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.records import ThresholdKind
 
-_SCORE = int(ThresholdKind.SCORE)
+_PROBABILITY, _COSTS = int(ThresholdKind.PROBABILITY), int(ThresholdKind.COSTS)
 
 
 @inlined_without_refcounts
@@ -30,5 +32,5 @@ def threshold_of_costs(false_positive: np.float32, false_negative: np.float32) -
 @inlined_without_refcounts
 def decide(kind: Number, threshold: np.float32, score: np.float32, probability: np.float32) -> int:
     """Return the class of a prediction, under a threshold of another kind than `majority`."""
-    compared = score if kind == _SCORE else probability
+    compared = probability if kind in (_PROBABILITY, _COSTS) else score
     return 1 if compared > threshold else 0

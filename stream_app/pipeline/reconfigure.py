@@ -4,8 +4,8 @@ Columns that are added have features whose weights begin at zero: see `learners.
 
 State that does not depend on learners does not change. A learner of the same name keeps its state or, if a setting that
 shapes the state has changed, starts again from the beginning; it keeps its prequential sums and calibration, because
-examples that it predicted before still wait for their labels. A new learner has not predicted these examples: they do
-not count for it, but it learns from them.
+examples that it predicted before still wait for their labels, and the scores of its alerts. A new learner has not
+predicted these examples: they do not count for it, but it learns from them.
 
 Under a lower bound, the oldest closed ids and open marks are forgotten at once. Examples and labels in excess are
 closed by the records that follow, since only a record has outputs. `config.changes` has refused all changes that cannot
@@ -72,7 +72,7 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
         is_same = _dump(before, stream.name) == _dump(after, stream.name)
         _carry_over(stream, opened, origins, added, after.join, same_detector, is_same)
         if one.threshold != two.threshold:  # otherwise a mark may have changed it
-            opened.join.threshold = two.threshold
+            opened.decide_by(two.threshold)
     return new
 
 
@@ -145,7 +145,8 @@ def _learner(core: Arrays, new: Stream, number: int, origin: _Origin, added: Add
 def _sums(core: Arrays, new: Stream, number: int, origin: _Origin, same_detector: bool) -> Columns:
     """Return sums, calibration and the change monitor's state; another detector starts from the beginning."""
     new.changes[number].begin_after(counter_of(core, Counter.LABELLED))
-    own = {**new.prequential[number].arrays(), **new.calibrations[number].arrays()}
+    parts = new.prequential[number], new.calibrations[number], new.alerts[number]
+    own = {name: array for part in parts for name, array in part.arrays().items()}
     change = new.changes[number].arrays()
     known = without_prefix(core, f"sums.{origin.number}.")
     return {**own, **change, **{name: array for name, array in known.items() if same_detector or name in own}}

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.arrays import NO_LONG, Floats, Longs
-from stream_app.config import Running, StreamSettings, TaskSettings
+from stream_app.config import Running, StreamSettings, TaskSettings, ThresholdSettings
 from stream_app.join.constants import Counter
 from stream_app.join.stream_join import StreamJoin
 from stream_app.learners.api import Operations
 from stream_app.learners.factory import LearnerResources, build
 from stream_app.learners.online import OnlineLearner
+from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
@@ -81,7 +82,7 @@ class TaskResources(NamedTuple):
 
 
 class Stream:
-    """One stream: its join, its learners with their sums, change monitors and calibrations, and its open marks.
+    """One stream: its join, its open marks, and its learners with sums, change monitors, calibrations and alert shares.
 
     Args:
         name: The record key.
@@ -122,6 +123,7 @@ class Stream:
         self.prequential = [Prequential(factors, metrics.prevalence_fading_factor) for _ in self.learner_names]
         self.changes = [ChangeMonitor(detector, factors[MAIN_WINDOW]) for _ in self.learner_names]
         self.calibrations = [Calibration() for _ in self.learner_names]
+        self.alerts = [AlertShare() for _ in self.learner_names]
         self.drift: InputDrift | None = None
         self.waiting: Waiting = {}
         self.amended: set[int] = set()
@@ -231,6 +233,12 @@ class Stream:
         if known:
             self.join.champion = self.learner_names.index(str(learner))
         return known
+
+    def decide_by(self, threshold: ThresholdSettings) -> None:
+        """Take another threshold, which counts scores from here on."""
+        self.join.threshold = threshold
+        for alerts in self.alerts:
+            alerts.begin()
 
     def note_amended(self, number: int) -> None:
         """Note that a closed id was corrected; forgotten ids are dropped when there are many."""

@@ -47,9 +47,9 @@ from stream_app.serialization.names import NameList
 
 # Columns of the table of learners: the task's number of the learner; the addresses of its descriptor, its prequential
 # sums and its change monitor (0: no monitor); whether it is not compiled, so that Python calls it; the address of
-# its calibration.
-NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION = 0, 1, 2, 3, 4, 5
-LEARNER_COLUMNS = 6
+# its calibration, and of its alert share.
+NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION, ALERTS = 0, 1, 2, 3, 4, 5, 6
+LEARNER_COLUMNS = 7
 
 
 class _Stretch(NamedTuple):
@@ -224,6 +224,7 @@ class Streams:
             self._learners[number, k, CHANGES] = stream.changes[k].address
             self._learners[number, k, INTERPRETED] = descriptor is None
             self._learners[number, k, CALIBRATION] = stream.calibrations[k].address
+            self._learners[number, k, ALERTS] = stream.alerts[k].address
 
     # The steps of a batch -------------------------------------------------------------------------------------------
 
@@ -294,7 +295,8 @@ class Streams:
             for row, segment in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
                 self._streams[which[segment]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
         fading = self._settings.metrics.prevalence_fading_factor
-        calibrate(batch.merged, segments, np.ascontiguousarray(learners[:, :, CALIBRATION]), fading, out, answers)
+        own = (np.ascontiguousarray(learners[:, :, CALIBRATION]), np.ascontiguousarray(learners[:, :, ALERTS]))
+        calibrate(batch.merged, segments, own, fading, out, answers)
         if self._settings.join.corrections == "correct" and (out.thresholds.any() or len(batch.merged.costs)):
             keep_answers(segments, out)  # again: thresholds have decided, and costs are known
         drifts = watch_inputs(segments, self._drifts[which if self._has_drift else which[:0]], out, answers)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.errors import StateError
 from stream_app.join import constants as join
+from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor
@@ -206,9 +207,9 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
             part.load(without_prefix(core, f"sums.{number}."))
 
 
-def _figures(stream: Stream) -> Iterator[tuple[Prequential, ChangeMonitor, Calibration]]:
+def _figures(stream: Stream) -> Iterator[tuple[Prequential, ChangeMonitor, Calibration, AlertShare]]:
     """Yield what each learner's figures are computed from."""
-    return zip(stream.prequential, stream.changes, stream.calibrations, strict=True)
+    return zip(stream.prequential, stream.changes, stream.calibrations, stream.alerts, strict=True)
 
 
 def without_seen(arrays: Arrays) -> Columns:

@@ -8,7 +8,7 @@ scores, is compared between the topics: an outcome has the score of the champion
 Memory: the state of the reference join, one range, and the lookahead of three comparisons.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -65,7 +65,9 @@ class PartitionAudit:
         self.corrections: dict[int, int] = {}
         self.costs = JoinedCosts()
         scores = ChampionScores(context)
-        self._predictions = SequenceCheck(predictions, PredictionHandler(context, scores))
+        handler = PredictionHandler(context, scores)
+        self._alerts = handler.alerts
+        self._predictions = SequenceCheck(predictions, handler)
         self._outcomes = SequenceCheck(outcomes, OutcomeHandler(context, scores))
         self._dead_letters = SequenceCheck(dead_letters, DeadLetterHandler(context))
 
@@ -97,6 +99,13 @@ class PartitionAudit:
     def stopped(self) -> Mapping[str, str]:
         """The reasons of the streams that are stopped, by stream, the oldest stop first."""
         return self._reference.stopped
+
+    def notes(self) -> Iterator[str]:
+        """Yield what was not compared."""
+        if unknown := self._alerts.unknown:
+            where = f"{self._context.names.predictions}[{self._context.partition}]"
+            text = "thresholds are checked by the fresh run only: not every prediction before them is in the topic"
+            yield f"{where}: {unknown:,} {text}"
 
     @property
     def settings(self) -> TaskSettings:

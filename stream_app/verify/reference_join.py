@@ -148,8 +148,7 @@ class ReferenceJoin:
         before, self.settings = self.settings, settings
         for name, stream in self.streams.items():
             stream.apply_bounds(settings.join)
-            if (threshold := settings.of_stream(name).threshold) != before.of_stream(name).threshold:
-                stream.threshold = threshold
+            stream.follow(before.of_stream(name).threshold, settings.of_stream(name).threshold)
             if _text(settings, name) != _text(before, name):
                 stream.drift = StreamDrift.of(settings.of_stream(name))
             for learner in stream.replace_learners(settings.of_stream(name).learners):
@@ -194,10 +193,12 @@ class ReferenceJoin:
             stream.drift.observe(pending.features, stream.champion, *place)
         for learner, settings in stream.learners.items():
             champion = learner == stream.champion
+            stream.decided[learner] += 1
             if champion or self.settings.predictions == "all":
                 cells = (learner, champion, stream.labelled - stream.begun[learner], pending.offset)
                 decided = (stream.threshold, votes(settings), pending.costs)
-                self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided))
+                counted = (stream.decided[learner], self.settings.metrics.prevalence_fading_factor)
+                self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided, *counted))
 
     # Labels -----------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What the reference join reads, keeps and says: input records, the state of a stream, and events."""
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -54,7 +54,8 @@ class Predicted(NamedTuple):
     `position` counts all records of the task in merge order; it is that of the record which causes the event, as in
     all events. `updates` is the number of labels that the learner has seen, `offset` that of the example. `votes` says
     whether several networks vote for the class, so that it need not follow from the score. `costs` are those of the
-    example.
+    example. `number` counts the learner's predictions under the threshold in force, from 1 on; `fading` is how the
+    counts of their scores fade.
     """
 
     position: int
@@ -67,6 +68,8 @@ class Predicted(NamedTuple):
     threshold: ThresholdSettings = ThresholdSettings()
     votes: bool = False
     costs: ErrorCosts | None = None
+    number: int = 0
+    fading: float = 1.0
 
 
 class ExpectedOutcome(NamedTuple):
@@ -215,7 +218,8 @@ class _ByAge(Generic[Held]):
 class ReferenceStream:
     """Everything that is known of one stream.
 
-    `begun` is the number of labels that there had been when each learner began. `closed` is in order of closing.
+    `begun` is the number of labels that there had been when each learner began. `decided` counts the predictions of
+    each learner under the threshold in force. `closed` is in order of closing.
     `earlier_examples` were predicted before the last reset.
     """
 
@@ -225,6 +229,7 @@ class ReferenceStream:
     champion: str
     threshold: ThresholdSettings
     begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    decided: Counter[str] = field(default_factory=Counter)
     time_ms: int = -1
     arrivals: int = 0
     pending: _ByAge[Pending] = field(default_factory=_ByAge)
@@ -245,7 +250,15 @@ class ReferenceStream:
         before, self.learners = self.learners, dict(learners)
         begin = [name for name in learners if name not in before or _shape(before[name]) != _shape(learners[name])]
         self.begun |= dict.fromkeys(begin, self.labelled)
+        for name in before.keys() - learners.keys():
+            del self.decided[name]
         return begin
+
+    def follow(self, before: ThresholdSettings, after: ThresholdSettings) -> None:
+        """Take the threshold of another configuration, if it is another; it counts scores from here on."""
+        if after != before:
+            self.threshold = after
+            self.decided.clear()
 
     def hold_label(self, id_: str, label: Waiting) -> None:
         """Let a label wait for its example."""

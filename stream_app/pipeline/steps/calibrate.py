@@ -12,19 +12,20 @@ from stream_app.join.input import JoinInput, Segments
 from stream_app.join.layout import JoinArrays, view_of
 from stream_app.join.output import JoinOutput
 from stream_app.join.score_bins import BINS, score_bin, unpacked_bin
+from stream_app.pipeline.alert_share import carry_over, threshold_of_share
 from stream_app.pipeline.calibration import calibration_error, correct_label, count_label, probability_of
 from stream_app.pipeline.decisions import decide, threshold_of_costs
 from stream_app.pipeline.prequential import UNPREDICTED, power
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
 from stream_app.records import Operation, ThresholdKind
 
-_MAJORITY, _COSTS = int(ThresholdKind.MAJORITY), int(ThresholdKind.COSTS)
+_MAJORITY, _COSTS, _ALERTS = (int(kind) for kind in (ThresholdKind.MAJORITY, ThresholdKind.COSTS, ThresholdKind.ALERTS))
 
 
 def calibrate(
     batch: JoinInput,
     segments: Segments,
-    calibrations: Longs,
+    learners: tuple[Longs, Longs],
     fading: float,
     out: JoinOutput,
     answers: LearnerAnswers,
@@ -38,29 +39,34 @@ def calibrate(
     Args:
         batch: The batch, for the costs of its examples.
         segments: The work: records of each stream.
-        calibrations: int64 `[s, n]`, addresses of the calibrations of each stream's learners; 0: no such learner.
+        learners: int64 `[s, n]` each, addresses of the calibration and of the `AlertShare` of each stream's learners;
+            0: no such learner.
         fading: The fading factor of the prevalence.
         out: The results of the join.
         answers: The answers of the learners.
     """
-    _calibrate(batch, segments, calibrations, fading, out, answers, np.empty((3, BINS)))
+    _calibrate(batch, segments, learners, fading, out, answers, np.empty((3, BINS)))
 
 
 @compiled_without_refcounts
 def _calibrate(
     batch: JoinInput,
     segments: Segments,
-    calibrations: Longs,
+    learners: tuple[Longs, Longs],
     fading: float,
     out: JoinOutput,
     answers: LearnerAnswers,
     scratch: NDArray[np.float64],
 ) -> None:
+    calibrations, alerts = learners
     for segment in range(len(segments.joins)):
         for learner in range(calibrations.shape[1]):
             if calibrations[segment, learner] != 0:
                 own = doubles_at(calibrations[segment, learner])
-                _run_segment(batch, own, segments.joins[segment], segment, learner, fading, out, answers, scratch)
+                own_alerts = doubles_at(alerts[segment, learner])
+                _run_segment(
+                    batch, own, own_alerts, segments.joins[segment], segment, learner, fading, out, answers, scratch
+                )
         join.complete_outcomes(segments.joins[segment], segment, out)
 
 
@@ -73,12 +79,26 @@ def _keep_costs(state: JoinArrays, slot: int, batch: JoinInput, position: int) -
 
 
 @inlined_without_refcounts
-def _decide(state: JoinArrays, slot: int, kind: Number, answers: LearnerAnswers, learner: Number, k: Number) -> None:
+def _decide(
+    state: JoinArrays,
+    slot: int,
+    kind: Number,
+    alerts: Pointer,
+    fading: float,
+    answers: LearnerAnswers,
+    learner: Number,
+    k: Number,
+) -> None:
     """Decide the class of a prediction, whose threshold is that of the stream unless it depends on the example."""
     if kind == _COSTS:
         answers.thresholds[learner, k] = threshold_of_costs(state.costs[slot, 0], state.costs[slot, 1])
-    threshold, score = answers.thresholds[learner, k], answers.scores[learner, k]
+    score, share = answers.scores[learner, k], np.int64(state.counters[Counter.THRESHOLD]).view(np.float64)
+    if kind == _ALERTS:
+        answers.thresholds[learner, k] = threshold_of_share(alerts, share, fading, score)
+    threshold = answers.thresholds[learner, k]
     decided = decide(kind, threshold, score, answers.probabilities[learner, k])
+    if kind == _ALERTS:
+        carry_over(alerts, share, decided)
     answers.classes[learner, k] = decided
     state.classes[learner, slot] = decided
 
@@ -87,6 +107,7 @@ def _decide(state: JoinArrays, slot: int, kind: Number, answers: LearnerAnswers,
 def _run_segment(
     batch: JoinInput,
     own: Pointer,
+    alerts: Pointer,
     address: Number,
     segment: Number,
     learner: Number,
@@ -110,7 +131,7 @@ def _run_segment(
             _keep_costs(state, slot, batch, out.positions[k])
             answers.thresholds[learner, k] = threshold
             if kind != _MAJORITY:
-                _decide(state, slot, kind, answers, learner, k)
+                _decide(state, slot, kind, alerts, fading, answers, learner, k)
         elif out.codes[k] == Operation.LEARN:
             if kind != _MAJORITY:  # the learner answered with its own class of an example of this very call
                 answers.classes[learner, k] = state.classes[learner, slot]

@@ -151,6 +151,7 @@ class PartitionCheck:
         if lacks_outputs and self._is_complete:
             self._deleted.report_outputs(self._horizons.values())
         figures = audit.finish(running=running, is_whole=not lacks_outputs) if self._is_complete else {}
+        self._notes += audit.notes()
         if running:
             self._notes.append(f"partition {self._partition}: the group is at work; newer outputs were left alone")
         elif self._is_complete:

@@ -100,9 +100,10 @@ BY_TESTS: Mapping[str, Mutant] = {
         tests="property/test_learner_oracle.py::test_scores_of_a_task"),
     "schema-ids-forgotten": Mutant("after a restart, schema ids that only the progress topic has are unknown",
         "stream_app.live.live_task:LiveTask.start",
-        replace("self._request.settings.with_schema_ids(self.task.settings.schema_ids)", "self._request.settings"),
+        replace("self._request.settings.with_schema_ids(former.schema_ids, former.writer_schemas)",
+                "self._request.settings"),
         tests="unit/worker/test_wire_formats.py::test_a_new_schema_id_is_recorded_and_never_asked_for_again"),
     "registry-unawaited": Mutant("while the registry is away, records with a new schema id become dead letters",
-        "stream_app.live.live_task:LiveTask._knows_schemas", replace("ids is not None", "True"),
+        "stream_app.live.live_task:LiveTask._knows_schemas", replace("False", "True"),
         tests="unit/worker/test_wire_formats.py::test_a_registry_that_is_away_stops_the_task_alone"),
 }

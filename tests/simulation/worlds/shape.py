@@ -125,6 +125,8 @@ DECISIONS: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
     (_DRIFT, {"threshold": {"score": 0.45}, "drift": {"reference_examples": 10, "window_examples": 10}}),
     ({"threshold": {"probability": 0.3}}, {"threshold": "majority"}),
     ({}, {"threshold": {"score": 0.55}}),
+    ({"threshold": {"alerts": 0.3}}, {"threshold": {"alerts": 0.3}}),
+    ({"threshold": {"alerts": 0.2}}, {"threshold": {"alerts": 0.5}}),
     (_COSTS, {**_COSTS, "threshold": "costs"}),
     ({**_COSTS, "threshold": "costs"}, {"costs": {"false_positive": 0.5, "false_negative": 4}, "threshold": "costs"}),
 )

@@ -43,7 +43,7 @@ def test_by_hand() -> None:
     """The formula of the module, computed for one small stream."""
     slot, parameters, labels = 8 * 2 + 142 + 18, (2 + 1) * 3 + (3 + 1), 5 * 700
     own = 2 * 16 * parameters + (8 + 1) * (8 + 108) + 8 * (8 + 16 + 1 + 16) * (3 + 64 + 1 + 64)
-    own += 2 * (2_100 + 1_100)
+    own += 2 * (2_700 + 1_100)
     tables = 2 * (10 + 5 + 3) * slot + 2 * 8 * 106 + 64 * (10 + 5 + 3 + 7) + labels + 5 * 300 + 20_000 + own
     snapshot = 2 * ((10 + 5) * slot + 7 * 106 + labels + own)
     assert _bound(700, **SMALL) == (tables + snapshot, 4_000_000, PROCESS_BYTES + QUEUES_BYTES)

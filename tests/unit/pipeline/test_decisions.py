@@ -12,6 +12,7 @@ from stream_app.errors import ConfigurationError
 from stream_app.producers.synthetic import parse_spec, synthetic
 from stream_app.records import Metric, Prediction, ThresholdKind
 from stream_app.testing import InProcess
+from stream_app.verify.verify import verify
 
 STREAM = "s"
 DATA = synthetic(parse_spec("sine:imbalance=10,length=1200"))
@@ -84,9 +85,23 @@ def test_the_majority_is_the_class_of_the_learner(majority: InProcess) -> None:
     assert all(one.predicted_class == (one.score > 0.5) for one in of(majority, "areba"))
 
 
-def test_a_crash_changes_no_decision() -> None:
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_share_of_alerts(learner: str, majority: InProcess) -> None:
+    """One in ten examples is an alert, the scores are those of before, and `verify` counts the threshold again."""
+    application = run({"alerts": 0.1})
+    found = of(application, learner)
+    assert [one.score for one in found] == [one.score for one in of(majority, learner)]
+    assert all(one.threshold_kind == "alerts" and one.threshold is not None for one in found)
+    assert all(one.predicted_class == int(one.score > (one.threshold or 0)) for one in found)
+    assert np.mean([one.predicted_class for one in found]) == pytest.approx(0.1, rel=0.1)
+    report = verify(application._cluster, application.config)
+    assert (list(report.findings), list(report.notes)) == ([], [])
+
+
+@pytest.mark.parametrize("threshold", [{"probability": 0.1}, {"alerts": 0.1}])
+def test_a_crash_changes_no_decision(threshold: dict[str, float]) -> None:
     """A restore must decide as before: subscribers have acted on the first answer."""
-    whole, cut = (run({"probability": 0.1}, cut=cut, corrections="correct") for cut in (0, 700))
+    whole, cut = (run(threshold, cut=cut, corrections="correct") for cut in (0, 700))
     for topic in ("predictions", "metrics"):
         assert [row.value for row in whole.rows(topic)] == [row.value for row in cut.rows(topic)]
 
@@ -117,7 +132,12 @@ def test_a_correction_knows_the_decided_class() -> None:
     [
         ("{score: 1.5}", "threshold.score: must be at most 1, is 1.5"),
         ("{probability: -0.1}", "threshold.probability: must be at least 0, is -0.1"),
-        ("often", "threshold: must be `majority`, `costs`, or a section with `score` or `probability`, is 'often'"),
+        ("{alerts: 0}", "threshold.alerts: must be more than 0, is 0"),
+        ("{alerts: 1%}", "threshold.alerts: "),
+        (
+            "often",
+            "threshold: must be `majority`, `costs`, or a section with `score`, `probability` or `alerts`, is 'often'",
+        ),
         ("{score: 0.5, probability: 0.5}", "threshold: must be `majority`, `costs`, or a section with"),
         ("{alarms: 0.5}", "threshold.alarms: unknown setting"),
     ],

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parents[2] / "golden"
 TOPICS = ("examples", "labels")
 
 EXPECTED = {
-    1: "f513925d4b68a440524213718496efe46a18b982150a5ec4cc946db0776cd9c0cc46ab78e74b62cf",
+    1: "7041bf62e46299449b0ba7b236c109ca2f2dcaf7c2955ea6c39d3a5cfd2c9ab2cc46ab78e74b62cf",
 }
 """The digest of the outputs for 60 more records of each side, by format."""
 
