@@ -9,7 +9,7 @@ from stream_app.records import Metric
 
 
 @dataclass(frozen=True, slots=True)
-class StreamDrift:
+class DriftSummary:
     """The figures of the last window of a stream.
 
     Attributes:
@@ -55,14 +55,14 @@ class DriftReader:
             return None  # the columns may have changed since
         return column_of(settings.columns, number)
 
-    def read(self, metric: Metric) -> StreamDrift | None:
+    def read(self, metric: Metric) -> DriftSummary | None:
         """Return the drift that a metric has; None: its stream does not look for drift, or no window was compared."""
         if metric.largest_feature_psi is None or metric.features_drifted is None:
             return None
         settings = self.streams.get(metric.stream)
         drift = None if settings is None else settings.drift
         score = metric.score_psi
-        return StreamDrift(
+        return DriftSummary(
             feature=self.column(metric) or f"feature {metric.largest_feature}",
             feature_psi=metric.largest_feature_psi,
             score_psi=score,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from stream_app.monitor.drift import StreamDrift
+from stream_app.monitor.drift import DriftSummary
 from stream_app.records import Metric
 
 
@@ -35,7 +35,7 @@ class StreamFigures:
     dead_letters_are_all: bool = True
     example_ms: int | None = None
     predicted_ms: int | None = None
-    drift: StreamDrift | None = None
+    drift: DriftSummary | None = None
     largest_feature_column: str | None = None
 
     @property

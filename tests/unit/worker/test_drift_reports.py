@@ -1,5 +1,6 @@
 """Drift without labels has lines in the log and gauges: begun, ended, and at most a line of each kind a minute."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -84,13 +85,22 @@ def test_a_drift_has_a_line_when_it_begins_and_when_it_ends(caplog: pytest.LogCa
     assert _lines(caplog)[1][1].endswith("features drifted: 0")
 
 
-def test_a_stream_at_the_threshold_writes_few_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """A stream that drifts and returns with each window would fill the log."""
+@pytest.mark.parametrize(
+    ("waits_s", "events"),
+    [
+        ((0, 0, 0, 0, WARNING_INTERVAL_S), ["drift-began", "drift-ended"]),
+        ((0, 30, 0, 30, 0, WARNING_INTERVAL_S), ["drift-began", "drift-ended", "drift-began"]),
+    ],
+)
+def test_a_stream_at_the_threshold_writes_few_lines(
+    caplog: pytest.LogCaptureFixture, waits_s: Sequence[float], events: Sequence[str]
+) -> None:
+    """A stream that drifts and returns with each window would fill the log; a drift of some seconds has no line."""
     caplog.set_level("INFO", "areba")
     feed = _Feed()
-    for shift in (0.0, 100.0, 0.0, 100.0, 0.0, 100.0):
-        feed.window(shift)
-    assert len(_lines(caplog)) <= 2
+    for number, wait_s in enumerate(waits_s):
+        feed.window(100.0 * (number % 2), wait_s=wait_s)
+    assert [event for event, _ in _lines(caplog)] == events
 
 
 def test_the_gauges_are_the_figures_of_the_metrics() -> None:
