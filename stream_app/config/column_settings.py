@@ -138,6 +138,19 @@ def width_of(columns: Mapping[str, ColumnSettings]) -> int:
     return sum(column.width for column in columns.values())
 
 
+def column_of(columns: Mapping[str, ColumnSettings], feature: int) -> str:
+    """Return the column that a feature was made of, by the number of the feature from 0.
+
+    Raises:
+        IndexError: The columns have no such feature.
+    """
+    ends = accumulate(column.width for column in columns.values())
+    for name, end in zip(columns, ends, strict=True):
+        if feature < end:
+            return name
+    raise IndexError(feature)
+
+
 def is_growth(before: Mapping[str, ColumnSettings], after: Mapping[str, ColumnSettings]) -> bool:
     """Say whether all columns are still there, in their order, each with all of its features."""
     kept = [name for name in after if name in before]

@@ -74,6 +74,9 @@ def details(model: DashboardModel, figures: StreamFigures, colours: LearnerColou
                 "reliability": [group._asdict() for group in history.decisions.reliability()],
             },
             "marks": [mark._asdict() for mark in history.marks],
+            "found_drifts": [
+                entry._asdict() for kind in (history.feature_drifts, history.score_drifts) for entry in kind.entries
+            ],
             "drifts": [drift._asdict() for drift in history.drifts],
             "reasons": dict(history.reasons.most_common()),
             "is_cut": history.is_cut,

@@ -17,6 +17,7 @@ from stream_app.dashboard.model import DashboardModel
 from stream_app.errors import ArebaError
 from stream_app.log_lines import VIEW_COMPLETE, VIEW_INCOMPLETE
 from stream_app.monitor.colours import LearnerColours
+from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.watcher import TAILS, Watcher
 
 logger = logging.getLogger("areba.dashboard")
@@ -71,7 +72,7 @@ class Feed:
     ) -> None:
         self._application = config.application.id
         self._clock = clock
-        self._model = DashboardModel(config.streams, drifts)
+        self._model = DashboardModel(config.streams, drifts, DriftReader(config.task_settings().streams))
         self._watcher = Watcher(cluster, config, clock, model=self._model, tails=_HISTORY)
         self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
         self._lock = threading.Lock()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from stream_app.dashboard.decisions import StreamDecisions
 from stream_app.dashboard.series import Series
+from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.model import MAX_REASONS, LiveModel
 from stream_app.progress_records import Act, Commit
@@ -53,6 +54,41 @@ class ChangeMark(NamedTuple):
     gmean_before: float | None
 
 
+class DriftEntry(NamedTuple):
+    """Drift without labels: for how long a feature or the scores have been far from their reference.
+
+    Attributes:
+        what: The column or the feature with the largest PSI so far, or `score`.
+        psi: That PSI.
+        time_ms: Event time of the champion's first metric with the drift.
+        ended_ms: Event time of the first metric without it; None while it lasts.
+    """
+
+    what: str
+    psi: float
+    time_ms: int
+    ended_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _DriftEntries:
+    """The newest drifts without labels of one kind: of the features, or of the scores."""
+
+    entries: deque[DriftEntry] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
+
+    def add(self, what: str, psi: float | None, time_ms: int) -> None:
+        """Add the figure of a metric; None: it is not above the threshold, or not known."""
+        last = self.entries[-1] if self.entries else None
+        lasts = last is not None and last.ended_ms is None
+        if psi is None:
+            if lasts:
+                self.entries.append(self.entries.pop()._replace(ended_ms=time_ms))
+        elif not lasts:
+            self.entries.append(DriftEntry(what, psi, time_ms))
+        elif psi > self.entries[-1].psi:
+            self.entries.append(self.entries.pop()._replace(what=what, psi=psi))
+
+
 class KnownDrift(NamedTuple):
     """A known drift: its event time, and the number of examples before it."""
 
@@ -69,6 +105,8 @@ class _StreamHistory:
         course: Class sizes and label delays of the champion along event time, with `STREAM_COLUMNS`.
         work: Throughput and lag along wall time, with `WORK_COLUMNS`; nulls while the stream was stalled.
         marks: The newest changes that were flagged.
+        feature_drifts: Drifts of features that were found without labels.
+        score_drifts: Drifts of the champion's scores.
         drifts: The known drifts that were reached.
         reached: Examples and event time of the champion's newest metric; None before the first.
         reasons: Dead letters by reason.
@@ -81,6 +119,8 @@ class _StreamHistory:
     course: Series = field(default_factory=lambda: Series(len(STREAM_COLUMNS), MAX_POINTS))
     work: Series = field(default_factory=lambda: Series(len(WORK_COLUMNS), MAX_POINTS))
     marks: deque[ChangeMark] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
+    feature_drifts: _DriftEntries = field(default_factory=_DriftEntries)
+    score_drifts: _DriftEntries = field(default_factory=_DriftEntries)
     drifts: list[KnownDrift] = field(default_factory=list)
     reached: tuple[int, int] | None = None
     reasons: Counter[str] = field(default_factory=Counter)
@@ -92,11 +132,17 @@ class _StreamHistory:
 class DashboardModel(LiveModel):
     """The figures of an application, and their history.
 
-    `drifts` are known drifts of each stream, as the number of its examples before the drift.
+    `drifts` are known drifts of each stream, as the number of its examples before the drift. `reader` reads drift
+    without labels from metrics.
     """
 
-    def __init__(self, streams: Iterable[str] = (), drifts: Mapping[str, Sequence[int]] = MappingProxyType({})) -> None:
-        super().__init__(streams)
+    def __init__(
+        self,
+        streams: Iterable[str] = (),
+        drifts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+        reader: DriftReader | None = None,
+    ) -> None:
+        super().__init__(streams, drift=reader)
         self._drifts = drifts
         self._histories: dict[str, _StreamHistory] = {}
         self._curves = 0
@@ -122,6 +168,7 @@ class DashboardModel(LiveModel):
         self._forget_learners(history, self._streams[metric.stream].learners)
         if metric.champion:
             self._add_drifts(history, metric)
+            self._add_found_drifts(history, metric)
         if metric.learner not in history.learners:
             if self._curves >= MAX_CURVES:
                 history.is_cut = True
@@ -154,6 +201,16 @@ class DashboardModel(LiveModel):
             if examples <= number < metric.examples:
                 share = (number - examples) / (metric.examples - examples)
                 history.drifts.append(KnownDrift(before_ms + share * (time_ms - before_ms), number))
+
+    def _add_found_drifts(self, history: _StreamHistory, metric: Metric) -> None:
+        """Add the drift without labels of a metric of the champion."""
+        found, time_ms = self._drift.read(metric), metric.event_time_ms
+        if found is None:
+            history.feature_drifts.add("", None, time_ms)
+            history.score_drifts.add("", None, time_ms)
+            return
+        history.feature_drifts.add(found.feature, found.feature_psi if found.features_drifted else None, time_ms)
+        history.score_drifts.add("score", found.score_psi if found.is_score_drifted else None, time_ms)
 
     def _forget_learners(self, history: _StreamHistory, known: Mapping[str, object]) -> None:
         """Forget the curves of learners that the figures have forgotten."""

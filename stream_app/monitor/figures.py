@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from stream_app.monitor.drift import DriftSummary
 from stream_app.records import Metric
 
 
@@ -21,6 +22,8 @@ class StreamFigures:
         dead_letters_are_all: Whether no older dead letters were left out.
         example_ms: Event time of its newest example.
         predicted_ms: Event time of the example that was predicted last.
+        drift: Drift without labels, by the champion's newest metric; None also if the stream does not look for it.
+        largest_feature_column: The column of the feature that is farthest from its reference; None without columns.
     """
 
     stream: str
@@ -32,6 +35,8 @@ class StreamFigures:
     dead_letters_are_all: bool = True
     example_ms: int | None = None
     predicted_ms: int | None = None
+    drift: DriftSummary | None = None
+    largest_feature_column: str | None = None
 
     @property
     def pending(self) -> int | None:
@@ -50,6 +55,7 @@ class StreamFigures:
             "dead_letters_are_all": self.dead_letters_are_all,
             "example_ms": self.example_ms,
             "predicted_ms": self.predicted_ms,
+            "largest_feature_column": self.largest_feature_column,
         }
 
     def rows(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.figures import LiveFigures, StreamFigures
 from stream_app.progress_records import Act, Commit
 from stream_app.records import Metric, Outcome, OutcomeKind, Prediction
@@ -114,10 +115,14 @@ class LiveModel:
     Args:
         streams: Names of the streams that are known already.
         max_streams: How many streams are kept.
+        drift: Reads drift from metrics, with the names of columns.
     """
 
-    def __init__(self, streams: Iterable[str] = (), max_streams: int = MAX_STREAMS) -> None:
+    def __init__(
+        self, streams: Iterable[str] = (), max_streams: int = MAX_STREAMS, drift: DriftReader | None = None
+    ) -> None:
         self._max_streams = max_streams
+        self._drift = drift or DriftReader({})
         self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
         self._has_older_dead_letters = False
         self._ticks = _Ticks()
@@ -216,6 +221,7 @@ class LiveModel:
 
     def _figures(self, name: str) -> StreamFigures:
         known, window = self._streams[name], self._ticks.window()
+        champion = next((metric for metric in known.learners.values() if metric.champion), None)
         return StreamFigures(
             stream=name,
             task=known.task,
@@ -226,6 +232,8 @@ class LiveModel:
             dead_letters_are_all=not self._has_older_dead_letters,
             example_ms=None if known.newest_example is None else known.newest_example.time_ms,
             predicted_ms=known.predicted_ms,
+            drift=None if champion is None else self._drift.read(champion),
+            largest_feature_column=None if champion is None else self._drift.column(champion),
         )
 
     def _lag_ms(self, known: _Stream) -> int | None:

@@ -16,6 +16,9 @@ CAPTION = "* champion; lag in event time"
 
 UNKNOWN = "-"
 
+MAX_DRIFTED = 5
+"""Streams whose drift has a line below the table, so that the table keeps its room."""
+
 LINES_AROUND = 6
 """Lines of a terminal that title, headings, caption and prompt take."""
 
@@ -42,7 +45,7 @@ def figures_table(figures: LiveFigures, title: str, lines: int | None = None) ->
 
     Streams that do not fit into the `lines` of the terminal are left out; None: all are shown.
     """
-    notes = figures.notes()
+    notes = [*figures.notes(), *_drifted(figures.streams)]
     shown = list(_fitting(figures.streams, None if lines is None else lines - LINES_AROUND - len(notes)))
     hidden = len(figures.streams) - len(shown)
     if hidden:
@@ -62,6 +65,14 @@ def figures_table(figures: LiveFigures, title: str, lines: int | None = None) ->
                 stream.stream if first else "", *metrics[:-1], *(own if first else ("", "", "", "")), metrics[-1]
             )
     return Group(table, *(Text(printable(note)) for note in notes))
+
+
+def _drifted(streams: Iterable[StreamFigures]) -> list[str]:
+    """Return a line for each of the first streams that have drifted, and one for the others."""
+    found = [(each.stream, each.drift.text) for each in streams if each.drift is not None and each.drift.text]
+    lines = [f"drift of {name}, by PSI: {text}" for name, text in found[:MAX_DRIFTED]]
+    left_out = len(found) - len(lines)
+    return [*lines, f"drift of {left_out:,} more streams"] if left_out else lines
 
 
 def _fitting(streams: Iterable[StreamFigures], lines: int | None) -> Iterable[StreamFigures]:

@@ -7,6 +7,7 @@ from stream_app.backends.base import Clock, Fetched, TopicPartition
 from stream_app.backends.following import FollowableCluster
 from stream_app.config import Config
 from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
+from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.figures import LiveFigures
 from stream_app.monitor.model import LiveModel
 from stream_app.progress_records import Act, Commit
@@ -78,7 +79,8 @@ class Watcher:
         self._wire_format = format_of(config.serialization)
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
         self._tails = tails
-        self.model = LiveModel(config.streams) if model is None else model
+        drift = DriftReader(config.task_settings().streams)
+        self.model = LiveModel(config.streams, drift=drift) if model is None else model
         found = cluster.topics(self._kinds)
         missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
         if missing:

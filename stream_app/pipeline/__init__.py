@@ -4,6 +4,6 @@
 learn, evaluate, encode. The same inputs, settings and state give the same bytes for batches of any size.
 
 May import `learners`, `join`, `snapshot`, `serialization`, `jit` and `config`. Public: `batch`, `degradation`,
-`leftovers`, `merge`, `outputs`, `preparation.preparation`, `prequential`, `steps.routed`, `stream`,
+`drift`, `leftovers`, `merge`, `outputs`, `preparation.preparation`, `prequential`, `steps.routed`, `stream`,
 `stream_state`, `task`, `transaction_bounds`, `watched.label_flow`, `watched.table_use`.
 """

@@ -294,6 +294,17 @@ class InputDrift:
         return address_of(self._state), address_of(self._kept)
 
     @property
+    def figures(self) -> DriftFigures:
+        """The figures of the last whole window."""
+        if self._state[_CLOSED] == 0.0:
+            return DriftFigures()
+        *indices, score = self._state[-len(self._kept) :].tolist()
+        drifted = sum(index > self._state[_THRESHOLD] for index in indices)
+        largest = max(indices)
+        examples, known = int(self._state[_CLOSED]), None if math.isnan(score) else score
+        return DriftFigures(examples, known, largest, indices.index(largest), int(drifted))
+
+    @property
     def allocated_bytes(self) -> int:
         """Bytes of the state."""
         return self._state.nbytes + self._kept.nbytes

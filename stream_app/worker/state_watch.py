@@ -21,7 +21,7 @@ from stream_app.worker.reports.lag import Lag
 from stream_app.worker.reports.metrics import INPUTS, PUBLISHED_STREAMS
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.retention.old_event_times import OldEventTimes
-from stream_app.worker.stream_watch import CrowdedStreams, Learners, MissingLabels
+from stream_app.worker.stream_watch import CrowdedStreams, DriftedStreams, Learners, MissingLabels
 
 LOOK_INTERVAL_S = 1.0
 """Time between two slices."""
@@ -76,6 +76,7 @@ class StateWatch:
         self._published: dict[OwnedTask, set[str]] = {}
         self._missing = MissingLabels(observer)
         self._crowded = CrowdedStreams(observer)
+        self._drifted = DriftedStreams(observer)
         self._learners = Learners(observer)
         observer.subscribe(events.Revoked, self._revoked)
 
@@ -100,6 +101,7 @@ class StateWatch:
         for task in event.tasks:
             self._missing.forget(task)
             self._crowded.forget(task)
+            self._drifted.forget(task)
 
     def _forget(self, tasks: Sequence[OwnedTask]) -> None:
         """Forget tasks that were revoked or are restored again, and streams of tasks that are not live."""
@@ -159,12 +161,14 @@ class StateWatch:
         figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(number), task=number)
         self._crowded.look(number, stream.name, TableUse.of(stream.join, flow).crowding(self._join))
         figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(number), task=number)
+        self._drifted.look(number, stream)
         self._learners.look(task, stream, is_first=self._passes[task].is_first)
         self._old_times.look(task, stream, is_first=self._passes[task].is_first)
         if self._observer.publishes:
             self._look_at_tables(self._passes[task], stream)
             if self._admit(task, stream.name):
                 self._publish_labels(task.number, stream.name, flow, missing=missing)
+                self._publish_drift(task.number, stream)
                 self._publish_learners(task.number, stream)
 
     def _admit(self, task: OwnedTask, name: str) -> bool:
@@ -192,6 +196,20 @@ class StateWatch:
                 figures.set(metric, value_ms / 1000, task=task, stream=stream)
         if flow.unlabelled_share is not None:
             figures.set(metrics.UNLABELLED_SHARE, flow.unlabelled_share, task=task, stream=stream)
+
+    def _publish_drift(self, task: int, stream: Stream) -> None:
+        if stream.drift is None:
+            return
+        found = stream.drift.figures
+        for metric, value in (
+            (metrics.SCORE_PSI, found.score_psi),
+            (metrics.LARGEST_FEATURE_PSI, found.feature_psi),
+            (metrics.FEATURES_DRIFTED, found.features_drifted),
+        ):
+            if value is None:  # another champion, or a reset, has ended the reference
+                self._observer.figures.unset(metric, task=task, stream=stream.name)
+            else:
+                self._observer.figures.set(metric, value, task=task, stream=stream.name)
 
     def _publish_learners(self, task: int, stream: Stream) -> None:
         figures = self._observer.figures

@@ -1,9 +1,11 @@
-"""Compare each stream with its last look, and report what is new: missing labels, full tables, changes, odd values."""
+"""Compare each stream with its last look, and report what is new: labels, full tables, drift, changes, odd values."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from stream_app.config.column_settings import ColumnSettings, column_of
 from stream_app.pipeline.degradation import CHANGES
+from stream_app.pipeline.drift import DriftFigures
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.watched.table_use import Crowding
 from stream_app.worker.owned_task import OwnedTask
@@ -80,6 +82,46 @@ class CrowdedStreams:
     def forget(self, task: int) -> None:
         """Forget the streams of a task."""
         self._crowded.pop(task, None)
+
+
+class DriftedStreams:
+    """Remembers the streams whose features or scores have drifted, by task; see `pipeline.drift`.
+
+    Args:
+        observer: Reports them.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._drifted: dict[int, set[str]] = {}
+
+    def look(self, task: int, stream: Stream) -> None:
+        """Report a stream whose drift has begun or ended since the last look."""
+        drifted = self._drifted.setdefault(task, set())
+        if stream.drift is None or (settings := stream.settings.drift) is None:
+            return
+        found = stream.drift.figures
+        score = 0.0 if found.score_psi is None else found.score_psi
+        is_drifted = bool(found.features_drifted) or score > settings.threshold
+        if is_drifted and stream.name not in drifted:
+            drifted.add(stream.name)
+            self._observer.emit(events.DriftBegan(task, stream.name, _text(found, stream.settings.columns)))
+        elif not is_drifted and stream.name in drifted:
+            drifted.remove(stream.name)
+            self._observer.emit(events.DriftEnded(task, stream.name, _text(found, stream.settings.columns)))
+
+    def forget(self, task: int) -> None:
+        """Forget the streams of a task."""
+        self._drifted.pop(task, None)
+
+
+def _text(found: DriftFigures, columns: Mapping[str, ColumnSettings]) -> str:
+    """Return the figures of a window as a line of the log shows them."""
+    if found.feature is None:
+        return "it has a new reference"
+    named = f"column {column_of(columns, found.feature)!r}" if columns else f"feature {found.feature}"
+    score = "" if found.score_psi is None else f", of the score {found.score_psi:.2f}"
+    return f"PSI of {named} {found.feature_psi:.2f}{score}; features drifted: {found.features_drifted}"
 
 
 class _Model(NamedTuple):

@@ -119,7 +119,8 @@ def test_the_page_shows_what_the_topics_hold(
     """A wrong figure on a page that looks good would be believed, and a stopped worker overlooked."""
     monkeypatch.setattr(module, "STALLED_S", 0.2)
     caplog.set_level("ERROR")
-    world = World(make_config(worker={"max_batch_records": 500}, metrics={"every_labels": 20}))
+    watched = {"s0": {"features": 1, "drift": {"reference_examples": 500, "window_examples": 250}}}
+    world = World(make_config(streams=watched, worker={"max_batch_records": 500}, metrics={"every_labels": 20}))
     _send(world, 0, EXAMPLES)
     worker = started(world.worker())
     _process(worker, EXAMPLES)
@@ -155,6 +156,22 @@ def _marks_have_texts(page: "Page", feed: Feed) -> None:
     assert page.locator("#gmean .tip").is_hidden()
 
 
+def _names_drift(page: "Page", feed: Feed, world: World) -> None:
+    """Compare the entry of a feature that drifted with the metrics of the champion."""
+    metrics = [metric for metric in _metrics(world) if metric.champion]
+    first = next(metric for metric in metrics if metric.features_drifted)
+    entries = json.loads(feed.published.details["s0"])["found_drifts"]
+    [entry] = (entry for entry in entries if entry["what"] == "feature 0")
+    assert (entry["time_ms"], entry["ended_ms"]) == (first.event_time_ms, None)
+    shown = [
+        text for text in page.locator("#changes tbody tr").all_inner_texts() if text.startswith("drift of feature")
+    ]
+    largest = max(metric.largest_feature_psi or 0.0 for metric in metrics)
+    assert len(shown) == 1
+    assert " since " in shown[0]
+    assert shown[0].endswith(f"largest PSI: {largest:.3f}")
+
+
 def _evil(metric: Metric) -> Metric:
     fields = {name: getattr(metric, name) for name in Metric.__slots__}
     return Metric(**{**fields, "stream": EVIL, "learner": EVIL, "champion": True})
@@ -176,6 +193,7 @@ def _compare(page: "Page", feed: Feed, world: World, worker: Worker, url: str) -
     assert page.locator("#gmean").get_attribute("data-marks") == str(changes)
     assert page.locator("#gmean canvas").count() == 1
     _marks_have_texts(page, feed)
+    _names_drift(page, feed, world)
 
     _send(world, EXAMPLES, 200)  # nobody processes them
     for _ in range(4):

@@ -30,7 +30,9 @@ VARIABLES = {"$instance": ".*", "$stream": ".*", "$__rate_interval": "1m"}
 @pytest.fixture(scope="module")
 def prometheus() -> Iterator[Prometheus]:
     """Start a Prometheus that scrapes a worker with something in every metric."""
-    world = World(make_config(worker={"snapshot_after_ms": 0, "max_batch_records": 100}))
+    drift = {"reference_examples": 120, "window_examples": 60}
+    watched = {"s0": {"features": 1, "costs": {"false_positive": 1, "false_negative": 5}, "drift": drift}}
+    world = World(make_config(streams=watched, worker={"snapshot_after_ms": 0, "max_batch_records": 100}))
     observer = Observer(world.clock, publishes=True)
     report_restarts(NO_RESTARTS, observer.figures, was_fenced=False)
     world.send(RECORDS)
@@ -43,6 +45,7 @@ def prometheus() -> Iterator[Prometheus]:
     member.turn()
     observer.figures.set(metrics.MEMORY_BOUND, 1 << 33)
     observer.figures.set(metrics.MEMORY_LIMIT, 1 << 34)
+    observer.figures.set(metrics.SCORE_PSI, 0.02, task=0, stream="s0")  # too few labels for a reference of its own
     observer.figures.set(metrics.STOPPED_STREAMS, 0, task=0, stream="s0")
     with (
         closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server,

@@ -48,8 +48,8 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
     The table has G-mean, recall and precision from the newest metric, labelled examples learned per second, the lag in
     seconds of event time, the examples that wait for their label, dead letters, and flagged changes; --json has all
     figures, such as ROC AUC. The command reads only the topics and contacts no worker, so any number of people may
-    watch. Lines below the table name tasks that have stopped, topics that cannot be read, and streams that the table
-    leaves out. Ctrl-C ends it.
+    watch. Lines below the table name tasks that have stopped, topics that cannot be read, streams that have
+    drifted without labels, and streams that the table leaves out. Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist or no broker answers.
 

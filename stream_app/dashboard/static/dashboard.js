@@ -153,8 +153,11 @@ function showDecisions(found) {
   showRows("missed", missed.map((one) => row(one.id, moment(one.time_ms), chance(one.probability))), "none of the labels that were read");
   showRows("reliability", reliability.filter(({ labels }) => labels >= 1).map((group) => row(`${percent(group.low)} to ${percent(group.high)}`, count(group.labels),
     bar(group.probability), bar(group.share))), "no label was read yet");
-  const changes = found.marks.slice(-8).reverse();
-  showRows("changes", changes.map((mark) => row(flagged(mark))), "none");
+  const changes = [
+    ...found.marks.map((mark) => ({ time: mark.time_ms, text: flagged(mark) })),
+    ...found.found_drifts.map((entry) => ({ time: entry.time_ms, text: drifted(entry) })),
+  ].sort((one, other) => other.time - one.time).slice(0, 8);
+  showRows("changes", changes.map(({ text }) => row(text)), "none");
 }
 
 const chance = (number) => number.toPrecision(2);
@@ -195,6 +198,11 @@ function learnerRow({ metric, colour }) {
 
 function flagged({ learner, time_ms, changes, labelled, gmean_before }) {
   return `change ${count(changes)} of ${learner}, flagged at label ${count(labelled)}, ${moment(time_ms)}; G-mean before: ${share(gmean_before)}`;
+}
+
+function drifted({ what, psi, time_ms, ended_ms }) {
+  const span = ended_ms === null ? `since ${moment(time_ms)}` : `from ${moment(time_ms)} to ${moment(ended_ms)}`;
+  return `drift of ${what} ${span}; largest PSI: ${share(psi)}`;
 }
 
 function showCharts(found) {

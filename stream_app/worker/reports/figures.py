@@ -56,6 +56,12 @@ class Figures:
         with self._lock:
             self._values[metric][key] = value
 
+    def unset(self, metric: MetricDeclaration, **labels: str | int) -> None:
+        """Delete the value of a gauge, if it has one; see `set`."""
+        key = _values_of(metric, labels)
+        with self._lock:
+            self._values[metric].pop(key, None)
+
     def observe_commit(self, seconds: float) -> None:
         """Add the duration of a commit to the histogram."""
         with self._lock:

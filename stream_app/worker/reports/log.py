@@ -73,7 +73,7 @@ class _NewStreams:
     def add(self, found: events.StreamProblem) -> None:
         self._problems[found.task, found.stream] = found.problem
 
-    def discard(self, found: events.LabelsReturned | events.TableHasRoom) -> bool:
+    def discard(self, found: events.StreamProblem | events.LabelsReturned | events.TableHasRoom) -> bool:
         """Forget a stream; say whether it had no line yet."""
         return self._problems.pop((found.task, found.stream), None) is not None
 
@@ -118,6 +118,8 @@ class EventLog:
         self._missing = _NewStreams(events.LabelsMissing.line)
         self._crowded = _NewStreams(events.TableNearBound.line)
         self._old = _NewStreams(events.EventTimesOld.line)
+        self._drift_began = _NewStreams(events.DriftBegan.line)
+        self._drift_ended = _NewStreams(events.DriftEnded.line)
         self._limited: dict[tuple[int, str, str], events.ValuesLimited] = {}  # by learner, without a line yet
         self._limited_pace = _Pace(WARNING_INTERVAL_S)
         self._changes_pace = _Pace(WARNING_INTERVAL_S)
@@ -148,6 +150,8 @@ class EventLog:
                 on(events.TableNearBound, self._crowded.add),
                 on(events.TableHasRoom, self._crowded.discard),
                 on(events.EventTimesOld, self._old.add),
+                on(events.DriftBegan, self._on_drift_began),
+                on(events.DriftEnded, self._on_drift_ended),
                 on(events.ValuesLimited, self._values_limited),
                 on(events.ChangeFlagged, self._change_flagged),
             )
@@ -168,7 +172,7 @@ class EventLog:
         now_s = self._clock.monotonic_s()
         for reason, found in self._dead.items():
             self._write_dead_letters(reason, found, now_s)
-        for streams in (self._missing, self._crowded, self._old):
+        for streams in (self._missing, self._crowded, self._old, self._drift_began, self._drift_ended):
             streams.write(self._logger, now_s)
         self._write_limited(now_s)
 
@@ -181,6 +185,8 @@ class EventLog:
             self._allocated.pop(task, None)
             self._missing.forget(task)
             self._crowded.forget(task)
+            self._drift_began.forget(task)
+            self._drift_ended.forget(task)
             self._forget_state(task)
 
     def _forget_state(self, task: int) -> None:
@@ -289,6 +295,14 @@ class EventLog:
     def _write_limited(self, now_s: float) -> None:
         if self._limited and self._limited_pace.is_due(now_s):
             self._write(self._limited.pop(next(iter(self._limited))))
+
+    def _on_drift_began(self, event: events.DriftBegan) -> None:
+        if not self._drift_ended.discard(event):  # without a line about the end, it has never ended
+            self._drift_began.add(event)
+
+    def _on_drift_ended(self, event: events.DriftEnded) -> None:
+        if not self._drift_began.discard(event):
+            self._drift_ended.add(event)
 
     def _change_flagged(self, event: events.ChangeFlagged) -> None:
         if self._changes_pace.is_due(self._clock.monotonic_s()):

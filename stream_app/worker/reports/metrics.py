@@ -348,6 +348,30 @@ COST_PER_EXAMPLE = MetricDeclaration(
     "Mean cost of a learner's decisions among the labels, in the unit of the costs of the stream; none without costs.",
     ("task", "stream", "learner"),
 )
+SCORE_PSI = MetricDeclaration(
+    "areba_score_psi",
+    MetricKind.GAUGE,
+    Unit.COUNT,
+    "Population stability index of the champion's scores in the last window that was compared; none without drift "
+    "of the stream, and until the scores have a reference.",
+    ("task", "stream"),
+)
+LARGEST_FEATURE_PSI = MetricDeclaration(
+    "areba_largest_feature_psi",
+    MetricKind.GAUGE,
+    Unit.COUNT,
+    "Population stability index of the feature that is farthest from its reference, in the last window that was "
+    "compared; none without drift of the stream.",
+    ("task", "stream"),
+)
+FEATURES_DRIFTED = MetricDeclaration(
+    "areba_features_drifted",
+    MetricKind.GAUGE,
+    Unit.COUNT,
+    "Features whose population stability index is above drift.threshold of the stream, in the last window that was "
+    "compared; none without drift of the stream.",
+    ("task", "stream"),
+)
 CALIBRATION_ERROR = _ratio_of_learner(
     "areba_calibration_error_ratio",
     "Expected calibration error of a learner's probabilities; none until the first label.",

@@ -27,11 +27,13 @@ from stream_app.dashboard.model import STALLED_S, ChangeMark, DashboardModel
 from stream_app.dashboard.series import Series, gaps
 from stream_app.dashboard.server import STATIC, listen, server
 from stream_app.errors import ConfigurationError
+from stream_app.monitor.colours import LearnerColours
+from stream_app.monitor.drift import DriftReader
 from stream_app.records import Metric
 from stream_app.serialization import codec
 from tests.support.formats.metrics import metric
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
-from tests.support.world import World, started, take_turns, world_after
+from tests.support.world import World, make_config, started, take_turns, world_after
 
 UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -209,6 +211,31 @@ def test_a_mark_says_what_was_flagged() -> None:
         found = replace(metric(stream="s"), changes=changes, change_flagged=flagged, gmean_before=before)
         model.add_metric(replace(found, event_time_ms=time_ms), 0)
     assert list(model.history("s").marks) == [ChangeMark(metric().learner, 3_000, 2, 90, 0.7)]
+
+
+def test_a_drift_without_labels_has_an_entry() -> None:
+    """Nobody watches the page all day: the entry says what drifted, since when, and whether it is over."""
+    config = make_config(streams={"s0": {"columns": {"hour": {"cyclic": 24}, "amount": "number"}, "drift": {}}})
+    model = DashboardModel(["s0"], {}, DriftReader(config.task_settings().streams))
+    for time_ms, score, feature, psi, drifted in (
+        (1_000, None, 0, 0.1, 0),
+        (2_000, 0.1, 2, 0.4, 1),
+        (3_000, 0.3, 2, 0.7, 2),
+        (4_000, 0.6, 0, 0.5, 1),
+        (5_000, 0.1, 0, 0.2, 0),
+        (6_000, 0.4, 0, 0.2, 0),
+    ):
+        figures = {"score_psi": score, "largest_feature": feature, "largest_feature_psi": psi}
+        found = replace(metric(stream="s0"), **figures, features_drifted=drifted)  # type: ignore[arg-type]
+        model.add_metric(replace(found, event_time_ms=time_ms), 0)
+        model.add_metric(replace(metric(stream="s0", learner="other"), event_time_ms=time_ms), 0)
+    [stream] = model.figures().streams
+    entries = json.loads(documents.details(model, stream, LearnerColours({})))["found_drifts"]
+    assert entries == [
+        {"what": "amount", "psi": 0.7, "time_ms": 2_000, "ended_ms": 5_000},
+        {"what": "score", "psi": 0.6, "time_ms": 3_000, "ended_ms": 5_000},
+        {"what": "score", "psi": 0.4, "time_ms": 6_000, "ended_ms": None},
+    ]
 
 
 @pytest.mark.parametrize(("times", "rows"), [

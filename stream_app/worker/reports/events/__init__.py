@@ -38,6 +38,8 @@ from stream_app.worker.reports.events.snapshots import (
 )
 from stream_app.worker.reports.events.streams import (
     ChangeFlagged,
+    DriftBegan,
+    DriftEnded,
     EventTimesOld,
     LabelsMissing,
     LabelsReturned,
@@ -71,6 +73,8 @@ __all__ = [
     "CutOff",
     "Damaged",
     "DeadLettersWritten",
+    "DriftBegan",
+    "DriftEnded",
     "Event",
     "EventTimesOld",
     "Handler",

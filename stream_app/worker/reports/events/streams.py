@@ -74,6 +74,29 @@ class ValuesLimited(TaskEvent):
     steps: int
 
 
+@event("drift-began", INFO, ": {streams}")
+class DriftBegan(StreamProblem):
+    """Features or scores of these streams have drifted: their PSI is above `drift.threshold`.
+
+    The line has the feature that is farthest from its reference, or its column. At most one such line a minute; the
+    topic `metrics` has the figures of every window. A stream has another line when a worker takes over its task.
+    """
+
+    stream: str
+    problem: str
+
+
+@event("drift-ended", INFO, ": {streams}")
+class DriftEnded(StreamProblem):
+    """The last window of these streams was like the reference, or they have a new reference.
+
+    At most one such line a minute.
+    """
+
+    stream: str
+    problem: str
+
+
 @event(
     "change-flagged",
     INFO,
