@@ -202,7 +202,8 @@ class _Explanation:
             yield "values " + " ".join(f"{name}={value!r}" for name, value in self.example.values.items())
         for one in self.again:
             role = "champion" if one.champion else "challenger"
-            answer = f"class {one.predicted_class}, score {one.score!r}"
+            by = "" if one.threshold is None else f", since {_compared(one)} (threshold: {one.threshold_kind})"
+            answer = f"class {one.predicted_class}, score {one.score!r}, probability {one.probability:.4g}{by}"
             yield f"{one.learner} ({role}): {answer}, after {one.model_version} updates"
         if self.influence is not None:
             yield from self.influence.lines()
@@ -218,6 +219,12 @@ class _Explanation:
             if self.is_same
             else "NOT what was published: " + "; ".join(f"{one.learner} score {one.score!r}" for one in self.published)
         )
+
+
+def _compared(prediction: Prediction) -> str:
+    """Say how the number that decided the class compares with the threshold."""
+    what = "score" if prediction.threshold_kind in {"score", "alerts"} else "probability"
+    return f"the {what} is {'' if prediction.predicted_class else 'not '}above {prediction.threshold:.4g}"
 
 
 class DeadExampleError(Exception):

@@ -74,16 +74,22 @@ def effective(path: Path | None, environment: Mapping[str, str]) -> list[Effecti
     What a stream does not override is left out: there the settings of `learners` hold.
     """
     config, document = _load(path, environment)
-    leaves = _leaves(redact(config.model_dump(mode="json")), ())
+    leaves = _leaves(redact(config.model_dump(mode="json")), (), document.data)
     found = (Effective(dotted(key), value, document.source(key) or DEFAULT) for key, value in leaves)
     return [one for one in found if not (one.setting.startswith("streams.") and one.source == DEFAULT)]
 
 
-def _leaves(data: Mapping[str, Any], path: SettingPath) -> Iterator[tuple[SettingPath, object]]:
-    """Yield the path and the value of everything that is not a section; an empty section is a value."""
+def _leaves(data: Mapping[str, Any], path: SettingPath, written: object) -> Iterator[tuple[SettingPath, object]]:
+    """Yield the path and the value of everything that is not a section; an empty section is a value.
+
+    A word that was written for a section, such as `threshold: costs`, is a value, too.
+    """
     for name, value in data.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, (*path, name))
+        own = written.get(name) if isinstance(written, Mapping) else None
+        if isinstance(value, Mapping) and isinstance(own, str):
+            yield (*path, name), own
+        elif isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*path, name), own)
         else:
             yield (*path, name), value
 

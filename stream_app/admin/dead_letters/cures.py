@@ -4,13 +4,18 @@ from collections.abc import Iterable, Iterator
 
 from stream_app.records import Reason
 
-_INCURABLE = frozenset(
-    reason.text for reason in (Reason.UNDECODABLE, Reason.NOT_FINITE, Reason.BAD_ID, Reason.BAD_LABEL)
-)
+_INCURABLE = frozenset(reason.text for reason in (Reason.UNDECODABLE, Reason.NOT_FINITE, Reason.BAD_ID))
 """The record itself is wrong, under every configuration."""
 
 _CONDITIONAL = frozenset(
-    reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE, Reason.BAD_COLUMN)
+    reason.text
+    for reason in (
+        Reason.WRONG_SCHEMA,
+        Reason.WRONG_DIMENSION,
+        Reason.TOO_LARGE,
+        Reason.BAD_COLUMN,
+        Reason.BAD_LABEL,  # a text that `serialization.label_classes` does not have
+    )
 )
 """The record is accepted only after a change of the configuration, the registered schemas or the stream's dimension."""
 

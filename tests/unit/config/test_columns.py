@@ -105,3 +105,20 @@ def test_what_may_change() -> None:
         assert not found.refused
         assert any(line.startswith("columns: ") for line in found.taken_over), grown
     assert changes(_settings(grown, []), old, running).refused
+
+
+def test_words_that_stand_for_sections_are_listed(tmp_path: Path) -> None:
+    """`areba config` is where one looks for what is in force; a setting that it leaves out seems not to be."""
+    file = tmp_path / "areba.yaml"
+    file.write_text(
+        "streams:\n  s:\n    columns: {a: number, b: {cyclic: 7}}\n    costs: {false_positive: 1, false_negative: a}\n"
+        "    threshold: costs\n"
+    )
+    found = {one.setting: one.value for one in effective(file, {}) if one.setting.startswith("streams.")}
+    assert found == {
+        "streams.s.columns.a": "number",
+        "streams.s.columns.b.cyclic": 7.0,
+        "streams.s.costs.false_positive": 1.0,
+        "streams.s.costs.false_negative": "a",
+        "streams.s.threshold": "costs",
+    }

@@ -24,7 +24,14 @@ def sections(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration with these columns."""
     return {
         "application": {"id": "app", "instance": "in-process"},
-        "streams": {"cards": {"columns": columns, "costs": {"false_positive": 1, "false_negative": "amount"}}},
+        "streams": {
+            "cards": {
+                "columns": columns,
+                "costs": {"false_positive": 1, "false_negative": "amount"},
+                "threshold": {"alerts": 0.3},
+                "drift": {"reference_examples": 50, "window_examples": 50},
+            }
+        },
         "learners": {"areba": {"method": "areba", "scaler": "standard"}, "relay": {"method": "relay"}},
         "join": {"ttl_ms": 10_000},
         "metrics": {"every_labels": 20},
