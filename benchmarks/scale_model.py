@@ -31,7 +31,7 @@ _BATCH, _RECORD, _MARKER = 61, 7, 78
 MANIFEST_ENTRY = 203
 """Bytes of a manifest for each blob: `Manifest.to_bytes`."""
 
-SNAPSHOT = 11_080
+SNAPSHOT = 11_628
 """Bytes of a snapshot for each young stream: AREBA_20, 3 features, 20 labels."""
 
 ALLOCATED = 31_544

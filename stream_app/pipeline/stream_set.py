@@ -202,7 +202,7 @@ class Streams:
         self.longest_name = max((len(name.encode()) for name in self.names), default=0)
         self._streams = [self._streams[number] for number in kept]
         self._index = {name: number for number, name in enumerate(self.names)}
-        for table in (self._joins, self._learners, self._counts, self._dimensions, self._costs):
+        for table in (self._joins, self._learners, self._counts, self._dimensions, self._costs, self._drifts):
             table[: len(kept)] = table[kept]
         self._preparations = {
             number: self._preparations[before] for number, before in enumerate(kept) if before in self._preparations

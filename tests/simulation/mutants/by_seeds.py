@@ -64,7 +64,7 @@ BY_SEEDS: Mapping[str, Mutant] = {
     "snapshot-breaker": Mutant("the counts of the breaker are not loaded from the snapshot",
         "stream_app.recovery.restore:Restore._move_to", drop("load")),
     "snapshot-chunks": Mutant("the manifest names the offset before each chunk",
-        "stream_app.live.snapshot_writer:SnapshotWriter.committed", argument("setdefault", 1, "offset - 1"), seed=1),
+        "stream_app.live.snapshot_writer:SnapshotWriter.committed", argument("note_written", 1, "offset - 1"), seed=1),
     "snapshot-anchor": Mutant("a snapshot names the input offsets before its last batch, not after it",
         "stream_app.live.live_task:LiveTask.advance",
         argument("Anchor", 1, "(batch.commit.examples_start, batch.commit.labels_start)"), seed=0),

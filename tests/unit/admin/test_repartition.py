@@ -33,7 +33,8 @@ STREAMS = ["s0", "s7", "s16", "s18", "s1", "s2", "s5", "s8"]
 def _config(**sections: Any) -> Any:  # noqa: ANN401  (sections of a file)
     streams: dict[str, Any] = {name: {"features": 2} for name in STREAMS}
     streams["s16"] |= {"threshold": {"alerts": 0.1}}
-    streams["s18"] |= {"drift": {"reference_examples": 20, "window_examples": 20}}
+    for name in STREAMS:  # some move, some stay in a task that others leave
+        streams[name] |= {"drift": {"reference_examples": 20, "window_examples": 20}}
     learners = {"areba": {"method": "areba"}, "relay": {"method": "relay"}}
     sections = {"worker": {"snapshot_after_ms": 3_600_000}, "join": {"corrections": "correct"}, **sections}
     return make_config(streams=streams, learners=learners, predictions="all", **sections)
@@ -55,7 +56,7 @@ class _World(World):
     def feed(self, first: int, count: int, partitions: int, shift: int = 7) -> None:
         """Send examples of all streams, and the labels of the examples `shift` before them."""
         for number in range(first, first + count):
-            for name in STREAMS:
+            for name in STREAMS[::-1]:  # in a task, those that will move come before those that stay
                 key, place = name.encode(), partition_of(name.encode(), partitions)
                 features = [float((number * 7 + len(name) + int(name[1:])) % 5), number % 3 - 1.0]
                 self.put("examples", place, key, codec.encode(Example(name, f"e{number}", features)), 1_000 + number)
