@@ -51,6 +51,9 @@ from stream_app.serialization.names import NameList
 NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION, ALERTS = 0, 1, 2, 3, 4, 5, 6
 LEARNER_COLUMNS = 7
 
+_TABLES = ("_joins", "_counts", "_dimensions", "_costs", "_drifts")
+"""The arrays of `Streams` with a row for each stream, besides the table of learners."""
+
 
 class _Stretch(NamedTuple):
     """The records of a batch up to the next control record of each stream.
@@ -186,9 +189,8 @@ class Streams:
         self.longest_name = max(self.longest_name, len(name.encode()))
         if number == len(self._joins) or learners > self._learners.shape[1]:
             rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
-            self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
-            self._counts, self._costs = _widened(self._counts, rows), _widened(self._costs, rows)
-            self._drifts = _widened(self._drifts, rows)
+            for table in _TABLES:
+                setattr(self, table, _widened(getattr(self, table), rows))
             self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
         return self.begin(number, settings, features)
 
@@ -202,7 +204,7 @@ class Streams:
         self.longest_name = max((len(name.encode()) for name in self.names), default=0)
         self._streams = [self._streams[number] for number in kept]
         self._index = {name: number for number, name in enumerate(self.names)}
-        for table in (self._joins, self._learners, self._counts, self._dimensions, self._costs, self._drifts):
+        for table in (self._learners, *(getattr(self, each) for each in _TABLES)):
             table[: len(kept)] = table[kept]
         self._preparations = {
             number: self._preparations[before] for number, before in enumerate(kept) if before in self._preparations

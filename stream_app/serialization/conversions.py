@@ -8,15 +8,17 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from struct import pack, unpack_from
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from stream_app.errors import UndecodableError
 from stream_app.serialization.avro import BOOLEAN_VALUE, DOUBLE_VALUE, LONG_VALUE, NULL_VALUE, TEXT_VALUE
 from stream_app.serialization.avro_skip import after, block_head, read_long, text_end
 from stream_app.serialization.json_value import BAD_CLASS
 
-Convert: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]
-ReadNumber: TypeAlias = Callable[[bytes, int], tuple[float, int]]
+Found = TypeVar("Found")
+Read: TypeAlias = Callable[[bytes, int], tuple[Found, int]]
+Convert: TypeAlias = Read[bytes]
+ReadNumber: TypeAlias = Read[float]
 
 _MAX_INT = 2**31 - 1
 
@@ -38,7 +40,7 @@ def long_bytes(value: int) -> bytes:
 
 
 _NO_INT = long_bytes(BAD_CLASS)
-"""Stands for a label or revision that is none."""
+"""Stands for a number that cannot be a label or a revision."""
 
 
 # Fields ---------------------------------------------------------------------------------------------------------------
@@ -59,19 +61,19 @@ def prefixed(prefix: bytes, convert: Convert) -> Convert:
     return converted
 
 
-def of_union(branches: Sequence[Convert | None]) -> Convert:
-    """Return the conversion of a union: that of the type which a value has; None: null is refused."""
+def of_union(branches: Sequence[Read[Found] | None], refusal: str = "is null") -> Read[Found]:
+    """Return what reads or converts a union: that of the type which a value has; None: null, which is refused."""
 
-    def converted(data: bytes, at: int) -> tuple[bytes, int]:
+    def read(data: bytes, at: int) -> tuple[Found, int]:
         index, at = read_long(data, at)
         if not 0 <= index < len(branches):
             raise UndecodableError("index range")
         branch = branches[index]
         if branch is None:
-            raise UndecodableError("is null")
+            raise UndecodableError(refusal)
         return branch(data, at)
 
-    return converted
+    return read
 
 
 def copy_text(data: bytes, at: int) -> tuple[bytes, int]:
@@ -223,21 +225,6 @@ NUMBERS: Mapping[str, ReadNumber] = MappingProxyType(
     {"int": float_of_long, "long": float_of_long, "float": float_of_float, "double": float_of_double}
 )
 """What reads numbers, by their types."""
-
-
-def number_of_union(branches: Sequence[ReadNumber | None]) -> ReadNumber:
-    """Return what reads a number in a union; None: null is refused."""
-
-    def read(data: bytes, at: int) -> tuple[float, int]:
-        index, at = read_long(data, at)
-        if not 0 <= index < len(branches):
-            raise UndecodableError("index range")
-        branch = branches[index]
-        if branch is None:
-            raise UndecodableError("an item is null")
-        return branch(data, at)
-
-    return read
 
 
 # Values by column -----------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def new_schemas(
 
 
 def schema_in(text: str) -> Schema | None:
-    """Return the application's schema whose parsing canonical form a schema in JSON has; None if there is none."""
+    """Return the application's schema whose parsing canonical form a schema in JSON has; None: no schema has it."""
     try:
         digest = fingerprint(to_parsing_canonical_form(parse_schema(json.loads(text))), "CRC-64-AVRO")
     except Exception:  # noqa: BLE001  (any text: if the parser fails, the schema is not the application's)
@@ -83,7 +83,7 @@ def schema_in(text: str) -> Schema | None:
 
 
 def json_schema_in(text: str) -> Schema | None:
-    """Return the schema of the application whose JSON Schema a text is, apart from comments; None if there is none."""
+    """Return the schema of the application whose JSON Schema a text is, but for comments; None: it is no such text."""
     try:
         content = _without_comments(json.loads(text))
     except (ValueError, RecursionError):

@@ -252,7 +252,9 @@ class _Types:
         if isinstance(kind, str):
             kind = self._named.get(kind, kind)
         if isinstance(kind, list):
-            return conversions.number_of_union([None if one == "null" else self._number(one, what) for one in kind])
+            return conversions.of_union(
+                [None if one == "null" else self._number(one, what) for one in kind], "an item is null"
+            )
         read = conversions.NUMBERS.get(kind) if isinstance(kind, str) else None
         if read is None:
             raise _MismatchError(f"{what} has the type {_name_of(kind)}, and {_WANTED['float']} is wanted")

@@ -17,7 +17,8 @@ manifests lists it.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
@@ -262,6 +263,17 @@ def unpack(content: bytes, where: str) -> Columns:
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as problem:
         raise StateError(f"{where}: not a blob ({problem})") from None
     return {name: array if array.flags.writeable else array.copy() for name, array in loaded.items()}
+
+
+@contextmanager
+def loading(where: str) -> Iterator[None]:
+    """Name the place of what cannot be loaded; every error of a state without the right form becomes a `StateError`."""
+    try:
+        yield
+    except StateError as problem:
+        raise problem.within(where) from problem
+    except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
+        raise StateError(f"{where}: {problem!r}") from problem
 
 
 def named(prefix: str, arrays: Arrays) -> Columns:

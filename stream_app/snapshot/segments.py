@@ -25,6 +25,7 @@ from stream_app.snapshot.format import (
     Manifest,
     checksum_of,
     chunks_of,
+    loading,
     named,
     pack,
     unpack,
@@ -322,13 +323,9 @@ def load_task(task: _Loading, manifest: Manifest, contents: Mapping[str, bytes],
         held = parts[stream]
         if len(held[CORE]) != 1:
             raise StateError(f"{where}: stream {stream} has {len(held[CORE])} blobs of kind {CORE!r}, not 1")
-        try:
+        with loading(f"{where}, stream {stream}"):
             core = _with_blocks(held[CORE][0], held[RING])
             task.load_stream(stream, *_gathered(core, held[PENDING], held[CLOSED]))
-        except StateError as problem:
-            raise problem.within(f"{where}, stream {stream}") from problem
-        except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
-            raise StateError(f"{where}, stream {stream}: {problem!r}") from problem
     return book
 
 
