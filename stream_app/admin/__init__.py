@@ -5,7 +5,7 @@ progress, `promote` and `resume` write a mark to the examples, and `dlq resend` 
 `skip` and `reset` refuse to run while workers run, since these would not notice the change.
 
 May import `worker` and everything below it. Public: `compare_configuration`, `dead_letters.listing`,
-`dead_letters.resend`, `dead_letters.selection`, `dead_letters.show`, `inspect_tasks`, `learner_list`, `marks`,
-`models`, `repartition`, `reset`, `saved_models.backup`, `saved_models.export_models`,
+`dead_letters.resend`, `dead_letters.selection`, `dead_letters.show`, `explain`, `inspect_tasks`, `learner_list`,
+`marks`, `models`, `repartition`, `reset`, `saved_models.backup`, `saved_models.export_models`,
 `saved_models.import_backup`, `saved_models.import_model`, `skip`.
 """

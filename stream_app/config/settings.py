@@ -6,30 +6,26 @@
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
-from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
+from stream_app.config.client_settings import ClientName, ClientValue, redact
 from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
 from stream_app.config.decision_settings import CostSettings, Threshold, ThresholdSettings, decision_conflicts
 from stream_app.config.drift_settings import DriftSettings
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
+from stream_app.config.serialization_settings import SerializationSettings, serialization_conflicts
 from stream_app.config.task_settings import (
     JoinSettings,
-    LabelClasses,
     LimitSettings,
     MetricSettings,
     Predictions,
-    SchemaIds,
     StreamSettings,
     TaskSettings,
     UnknownStreams,
-    WireFormatName,
-    WriterSchemas,
 )
 from stream_app.config.topics import FullTopicName, TopicPrefix, TopicRole, Topics, same_names, usual_topics
 from stream_app.config.values import (
@@ -90,33 +86,6 @@ class _KafkaSettings(Settings):
     all: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     consumer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     producer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        yield from redact(self.model_dump()).items()
-
-
-class SerializationSettings(Settings):
-    """The form of the values in the input and output topics; the application's own topics do not depend on it.
-
-    Attributes:
-        wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
-            it begins with a zero byte and the id that a schema registry has given its schema. `json`: it is an object
-            in JSON, as the schemas `*.schema.json` say. `confluent_json`: it is an object in JSON after the header of
-            `confluent`.
-        schema_registry: For both of Confluent's, settings of confluent-kafka's registry client by their own names, with
-            `url`.
-        schema_ids: For both of Confluent's, ids by names such as `example.v1`, instead of asking the registry at start.
-        writer_schemas: For `confluent`, the schemas of other writers by id, as text, besides those of the registry.
-        label_classes: What labels mean that are text: `{fraud: 1, genuine: 0}`; not for `avro_single_object`.
-    """
-
-    wire_format: WireFormatName = "avro_single_object"
-    schema_registry: Annotated[Frozen[RegistryName, ClientValue], WithoutPassword, Change.FREE] = Field(
-        default_factory=dict
-    )
-    schema_ids: SchemaIds = Field(default_factory=dict)
-    writer_schemas: WriterSchemas = Field(default_factory=dict)
-    label_classes: LabelClasses = Field(default_factory=dict)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from redact(self.model_dump()).items()
@@ -349,26 +318,10 @@ class Config(Settings):
         )
 
 
-def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflict]:
-    is_json, is_confluent = (part in serialization.wire_format for part in ("json", "confluent"))
-    if is_json and find_spec("msgspec") is None:
-        text = "JSON needs the package msgspec; install the extra `json`: pip install 'areba[json]'"
-        yield _Conflict(("serialization", "wire_format"), text)
-    if serialization.label_classes and not (is_json or is_confluent):
-        yield _Conflict(("serialization", "label_classes"), "has no effect without wire_format: json or confluent")
-    if serialization.writer_schemas and (is_json or not is_confluent):
-        yield _Conflict(("serialization", "writer_schemas"), "has no effect without wire_format: confluent")
-    has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
-    if is_confluent and not (has_url or has_ids):
-        yield _Conflict(("serialization", "schema_registry"), "confluent values need the url of a schema registry")
-    for name in ("schema_registry", "schema_ids") if not is_confluent else ():
-        if getattr(serialization, name):
-            yield _Conflict(("serialization", name), "has no effect without wire_format: confluent")
-
-
 def _conflicts(config: Config) -> Iterator[_Conflict]:
     """Yield the settings that contradict one another."""
-    yield from _format_conflicts(config.serialization)
+    for setting, message in serialization_conflicts(config.serialization):
+        yield _Conflict(("serialization", setting), message)
     for topic, message in same_names(config.topics):
         yield _Conflict(("kafka", "topics", topic), message)
     limits = config.limits

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.config import Running, StreamSettings, TaskSettings, must_restart
-from stream_app.config.column_settings import columns_text
+from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
+from stream_app.pipeline.imported_learner import load_import
 from stream_app.pipeline.leftovers import Leftovers, close
 from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
@@ -23,7 +23,7 @@ from stream_app.pipeline.steps.prepare import prepare
 from stream_app.pipeline.steps.routed import Routed, judged, route_records, stopped_until
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
-from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
+from stream_app.pipeline.stream_state import StreamState, load_stream
 from stream_app.pipeline.transaction_bounds import Room, costs_of, fitting
 from stream_app.progress_records import (
     ADOPT,
@@ -44,7 +44,7 @@ from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
-from stream_app.snapshot.format import Columns, named
+from stream_app.snapshot.format import Columns, loading, named
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.moved_stream import MovedStream, Repartition
 from stream_app.snapshot.stops import Stop
@@ -130,7 +130,9 @@ class Task:
         if act.kind == CONFIGURATION:
             self.apply_settings(TaskSettings.from_json(act.text))
         elif act.kind == IMPORT:
-            self._load_import(ImportedModel.from_text(act.text))
+            imported = ImportedModel.from_text(act.text)
+            load_import(imported, self._settings_of(imported.stream), self._streams, self.settings.limits.max_features)
+            self._changed.add(imported.stream)
         elif act.kind == RESET:
             self._reset(act.text)
         elif act.kind == STOP:
@@ -173,12 +175,8 @@ class Task:
         Raises:
             StateError: The state does not fit the configuration.
         """
-        try:
+        with loading(f"moved stream {moved.stream!r}"):
             self.load_stream(moved.stream, *moved.columns())
-        except StateError as problem:
-            raise problem.within(f"moved stream {moved.stream!r}") from problem
-        except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
-            raise StateError(f"moved stream {moved.stream!r}: {problem!r}") from problem
         self.stream(moved.stream).is_new = True  # no snapshot of this task has it
         self._changed.add(moved.stream)
 
@@ -192,44 +190,6 @@ class Task:
             return
         self._leftovers.append(Leftovers.of(self._streams[number]))
         self._streams.begin(number, self.settings.of_stream(name))
-
-    def _load_import(self, imported: ImportedModel) -> None:
-        """Give a learner an imported state.
-
-        Raises:
-            StateError: The state does not fit the configuration or the stream.
-        """
-        where = f"imported model for learner {imported.learner!r} of stream {imported.stream!r}"
-        settings = self._settings_of(imported.stream)
-        if settings is None or imported.learner not in settings.learners:
-            raise StateError(f"{where}: the configuration has no such learner")
-        if must_restart(imported.settings, settings.learners[imported.learner]):
-            raise StateError(f"{where}: its settings differ from those of this learner")
-        if not 0 < imported.features <= self.settings.limits.max_features:
-            largest = self.settings.limits.max_features
-            raise StateError(f"{where}: it has {imported.features} features; limits.max_features is {largest}")
-        if columns_text(settings.columns) != imported.columns.text:
-            raise StateError(f"{where}: it has other columns than the stream")
-        if self._streams.number_of(imported.stream) < 0:
-            self._streams.open(imported.stream, settings)
-        number = self._streams.number_of(imported.stream)
-        if not self._streams.dimensions[number]:
-            self._streams.set_features(number, imported.features)
-        if self._streams.dimensions[number] != imported.features:
-            raise StateError(
-                f"{where}: it has {imported.features} features, the stream has {self._streams.dimensions[number]}"
-            )
-        stream = self._streams[number]
-        learner = stream.learners[stream.learner_names.index(imported.learner)]
-        mine = learner.arrays()
-        seen = {SEEN: mine[SEEN]} if SEEN in mine else {}
-        try:
-            if stream.preparation is not None:
-                stream.preparation.take_over(imported.columns)
-            learner.load(learner_state(mine, dict(imported.state), seen))
-        except StateError as problem:
-            raise problem.within(where) from problem
-        self._changed.add(imported.stream)
 
     def _settings_of(self, stream: str) -> StreamSettings | None:
         """Return the settings of a stream; None: it is not configured, and such streams have no model."""

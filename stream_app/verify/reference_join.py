@@ -16,8 +16,9 @@ from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Si
 from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.label_causes import explained
-from stream_app.verify.reference_columns import costs_of, identity_of, refused_example
+from stream_app.verify.reference_columns import costs_of, identity_of
 from stream_app.verify.reference_drift import StreamDrift
+from stream_app.verify.reference_refusals import refused
 from stream_app.verify.reference_state import (
     Closed,
     Dead,
@@ -33,13 +34,6 @@ from stream_app.verify.reference_state import (
 )
 
 Known = TypeVar("Known", Waiting, Closed)
-
-
-def refusal(record: Record, stream: str) -> Reason | None:
-    """Return why a record whose value can be read is a dead letter, whatever the state; None if it is not."""
-    if record.key != stream.encode():
-        return Reason.WRONG_KEY
-    return Reason.BAD_TIME if record.time_ms <= 0 else None
 
 
 class ReferenceJoin:
@@ -85,9 +79,9 @@ class ReferenceJoin:
         if isinstance(meaning, Reason):
             self.bury(record, meaning)
             return
-        refused = _refused(self, record, meaning)
-        if refused is not None:
-            self.bury(record, refused[0], detail=refused[1])
+        refusal = refused(self, record, meaning)
+        if refusal is not None:
+            self.bury(record, refusal[0], detail=refusal[1])
             return
         stream = self.streams[meaning.stream]
         if isinstance(meaning, Mark):
@@ -399,21 +393,3 @@ def _end(
         join.expect_outcome(stream, id_, "evicted", learner=example.champion, example_offset=example.offset)
     for label in labels:
         join.bury(label.record, Reason.ORPHAN_LABEL, why)
-
-
-def _refused(join: ReferenceJoin, record: Record, meaning: Example | Label | Mark) -> tuple[Reason, str] | None:
-    """Return why a well-formed record is a dead letter, and the detail; None if its stream, open then, takes it."""
-    if (reason := refusal(record, meaning.stream)) is not None:
-        return reason, ""
-    if join.belongs_elsewhere(meaning.stream):
-        return Reason.MOVED_STREAM, ""
-    stream = join.stream(meaning)
-    if stream is None:
-        return Reason.UNKNOWN_STREAM, ""
-    if stream.name in join.stopped and not (isinstance(meaning, Mark) and meaning.kind is MarkKind.RESUME):
-        return Reason.STREAM_STOPPED, ""
-    if isinstance(meaning, Example):
-        settings = join.settings.of_stream(stream.name)
-        stream.features = stream.features or len(meaning.features)
-        return refused_example(meaning, settings, stream.features)
-    return None

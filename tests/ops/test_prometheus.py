@@ -13,6 +13,7 @@ from stream_app.cli.restart import NO_RESTARTS
 from stream_app.cli.start import report_restarts
 from stream_app.worker.reports import metrics
 from stream_app.worker.reports.http import PageServer, pages_of
+from stream_app.worker.reports.metric_declaration import MetricKind
 from stream_app.worker.reports.observer import Observer
 from tests.ops.monitoring import DASHBOARD, MONITORING, queries
 from tests.ops.prometheus import Prometheus, prometheus_of, tool
@@ -61,7 +62,7 @@ def test_prometheus_reads_every_metric(prometheus: Prometheus) -> None:
     assert (target["health"], target["lastError"]) == ("up", "")
     found = set(prometheus.ask("label/__name__/values"))
     for metric in (*metrics.METRICS, *metrics.PROCESS_METRICS):
-        name = f"{metric.name}_bucket" if metric.kind is metrics.MetricKind.HISTOGRAM else metric.name
+        name = f"{metric.name}_bucket" if metric.kind is MetricKind.HISTOGRAM else metric.name
         assert name in found, name
     kinds = prometheus.ask("targets/metadata")
     declared = {metric.name.removesuffix("_total"): metric.kind for metric in metrics.METRICS}

@@ -110,12 +110,12 @@ def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: boo
     Examples:
       areba explain pumps pump-4711 -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin import explain as past  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_application  # noqa: PLC0415
 
     try:
-        explanation = models.explain(open_application(path), stream, id_, task)
-    except models.DeadExampleError as error:
+        explanation = past.explain(open_application(path), stream, id_, task)
+    except past.DeadExampleError as error:
         say(json.dumps({"is_same": False, "problem": str(error)}) if as_json else str(error))
         sys.exit(1)
     for line in [json.dumps(explanation.to_plain())] if as_json else explanation.lines():

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 from stream_app.worker.reports import metrics
-from stream_app.worker.reports.metrics import MetricDeclaration, MetricKind
+from stream_app.worker.reports.metric_declaration import MetricDeclaration, MetricKind
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration."""

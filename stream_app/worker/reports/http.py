@@ -35,7 +35,8 @@ from stream_app.task_state import REPORTED, TaskState
 from stream_app.worker.reports import metrics
 from stream_app.worker.reports.figures import Labels
 from stream_app.worker.reports.health import Health
-from stream_app.worker.reports.metrics import INPUTS, MetricDeclaration, MetricKind
+from stream_app.worker.reports.metric_declaration import MetricDeclaration, MetricKind
+from stream_app.worker.reports.metrics import INPUTS
 from stream_app.worker.reports.observer import Observer
 
 LOG = logging.getLogger("areba.http")

@@ -4,10 +4,8 @@ The names follow Prometheus' conventions: base units, the unit last, `_total` fo
 written from these declarations. `figures.py` keeps the values; `http.py` publishes exactly what is declared.
 """
 
-from enum import StrEnum
-from typing import NamedTuple
-
 from stream_app.task_state import REPORTED
+from stream_app.worker.reports.metric_declaration import MetricDeclaration, MetricKind, Unit
 
 INPUTS = ("examples", "labels")
 """The values of the label `input`, by `Side`."""
@@ -15,36 +13,6 @@ INPUTS = ("examples", "labels")
 
 PUBLISHED_STREAMS = 200
 """Streams of a worker that have their own figures: with five learners, 5,000 series and half a megabyte per scrape."""
-
-
-class MetricKind(StrEnum):
-    """The kind of a metric, as Prometheus defines it."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class Unit(StrEnum):
-    """What a figure counts. A name ends with seconds, bytes or ratio if that is its unit (before `_total`)."""
-
-    SECONDS = "seconds"
-    TIMESTAMP = "seconds since 1970"
-    BYTES = "bytes"
-    RATIO = "ratio"
-    RECORDS = "records"
-    COUNT = "number"
-    FLAG = "0 or 1"
-
-
-class MetricDeclaration(NamedTuple):
-    """A metric: its name, kind, unit, meaning and labels."""
-
-    name: str
-    kind: MetricKind
-    unit: Unit
-    text: str
-    labels: tuple[str, ...] = ("task",)
 
 
 def _ratio_of_learner(name: str, text: str) -> MetricDeclaration:

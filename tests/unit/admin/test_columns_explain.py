@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stream_app.admin.models import explain
+from stream_app.admin.explain import explain
 from stream_app.records import Example, Label, Prediction, Value
 from stream_app.serialization import codec
 from tests.support.world import World, all_at, make_config, started, take_turns

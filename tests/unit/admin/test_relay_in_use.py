@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.admin.models import explain
+from stream_app.admin.explain import explain
 from stream_app.admin.saved_models.export_models import export
 from stream_app.learners.moments import LIMIT
 from stream_app.records import Example, Mark, MarkKind, Prediction

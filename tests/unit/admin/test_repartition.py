@@ -9,8 +9,9 @@ import pytest
 
 from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
+from stream_app.admin.explain import explain
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.admin.models import Application, explain
+from stream_app.admin.models import Application
 from stream_app.admin.repartition import repartition
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster

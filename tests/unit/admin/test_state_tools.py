@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from stream_app.admin.dead_letters.topic import DeadLettersTopic
+from stream_app.admin.explain import DeadExampleError, explain
 from stream_app.admin.learner_list import documents, table
-from stream_app.admin.models import Application, DeadExampleError, explain, rebuild
+from stream_app.admin.models import Application, rebuild
 from stream_app.admin.saved_models.export_models import export
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.reading import Row

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stream_app.config import Config, TaskSettings, load
-from stream_app.config.settings import SerializationSettings
+from stream_app.config.serialization_settings import SerializationSettings
 from stream_app.errors import ErrorCode, StateError
 from tests.unit.config.support import faults, read
 

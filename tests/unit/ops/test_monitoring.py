@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from stream_app.worker.reports.metrics import METRICS, PROCESS_METRICS, MetricDeclaration, MetricKind
+from stream_app.worker.reports.metric_declaration import MetricDeclaration, MetricKind
+from stream_app.worker.reports.metrics import METRICS, PROCESS_METRICS
 from tests.ops.monitoring import DASHBOARD, MONITORING, ROOT, queries
 
 DECLARED = {metric.name: metric for metric in (*METRICS, *PROCESS_METRICS)}

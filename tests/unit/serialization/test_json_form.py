@@ -304,7 +304,7 @@ def test_the_largest_outputs_have_their_room() -> None:
 
 def test_without_the_parser_the_configuration_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker must not start and fail at its first record."""
-    monkeypatch.setattr("stream_app.config.settings.find_spec", lambda _: None)
+    monkeypatch.setattr("stream_app.config.serialization_settings.find_spec", lambda _: None)
     with pytest.raises(ValueError, match=r"areba\[json\]"):
         Config.model_validate({"serialization": {"wire_format": "json"}})
 

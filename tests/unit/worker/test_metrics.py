@@ -24,7 +24,8 @@ from stream_app.worker.reports import metrics
 from stream_app.worker.reports.figures import COMMIT_BOUNDS_S, Figures
 from stream_app.worker.reports.http import PageServer, pages_of
 from stream_app.worker.reports.lag import MAX_POINTS, Lag
-from stream_app.worker.reports.metrics import PUBLISHED_STREAMS, MetricKind, Unit
+from stream_app.worker.reports.metric_declaration import MetricKind, Unit
+from stream_app.worker.reports.metrics import PUBLISHED_STREAMS
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.pages import get

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_app.admin.models import explain, rebuild
+from stream_app.admin.explain import explain
+from stream_app.admin.models import rebuild
 from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
