@@ -1,12 +1,14 @@
 """What consumers and producers have in common: their settings, callbacks, errors, and their end."""
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_app.backends.kafka.librdkafka.library import (
+    CLOSE_CALLBACK,
     CONSUMER,
     ERROR_CALLBACK,
     LOG_CALLBACK,
@@ -47,6 +49,9 @@ class Client:
         settings: Settings of librdkafka by name.
         callbacks: What is called while the client is served.
 
+    Attributes:
+        closed_connections: How many connections to brokers have ended so far.
+
     Raises:
         KafkaException: librdkafka does not know a setting, or does not accept its value.
     """
@@ -55,7 +60,13 @@ class Client:
         self.lib = library()
         self._callbacks = callbacks
         self._raised: BaseException | None = None
-        self._held = (ERROR_CALLBACK(self._on_error), LOG_CALLBACK(self._on_log), callbacks.rebalance)
+        self.closed_connections = 0
+        self._held = (
+            ERROR_CALLBACK(self._on_error),
+            LOG_CALLBACK(self._on_log),
+            CLOSE_CALLBACK(self._on_close),
+            callbacks.rebalance,
+        )
         self._handle: int | None = self._create(kind, settings)
         self.lib.set_log_queue(self.handle, None)
         if kind == CONSUMER:
@@ -69,9 +80,10 @@ class Client:
         except KafkaException:
             self.lib.conf_destroy(conf)
             raise
-        on_error, on_log, on_rebalance = self._held
+        on_error, on_log, on_close, on_rebalance = self._held
         self.lib.conf_set_error_cb(conf, on_error)
         self.lib.conf_set_log_cb(conf, on_log)
+        self.lib.conf_set_closesocket_cb(conf, on_close)
         if on_rebalance is not None:
             self.lib.conf_set_rebalance_cb(conf, on_rebalance)
         if self._callbacks.delivery:
@@ -99,6 +111,12 @@ class Client:
     def _on_log(self, _: int, level: int, facility: bytes | None, text: bytes | None) -> None:
         line = (text or b"").decode(errors="replace")
         self.keeping_errors(lambda: self._callbacks.log(LEVELS[level], (facility or b"").decode(), line))
+
+    def _on_close(self, descriptor: int, _: int) -> int:
+        """Count the connection and close its socket; threads of librdkafka call this, one for each broker."""
+        self.closed_connections += 1
+        os.close(descriptor)
+        return 0
 
     def keeping_errors(self, call: Callable[[], None]) -> None:
         """Call; keep the first exception for the next `checked`."""

@@ -38,6 +38,11 @@ class ColumnProducer:
         self._topics: dict[str, int] = {}
         self._produceva = self._lib.address("produceva")
 
+    @property
+    def closed_connections(self) -> int:
+        """How many connections to brokers have ended so far."""
+        return self._client.closed_connections
+
     def __len__(self) -> int:
         return int(self._lib.outq_len(self._client.handle))
 
