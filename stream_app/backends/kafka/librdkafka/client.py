@@ -1,14 +1,13 @@
 """What consumers and producers have in common: their settings, callbacks, errors, and their end."""
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app.backends.kafka.librdkafka.connections import ClosedConnections
 from stream_app.backends.kafka.librdkafka.library import (
-    CLOSE_CALLBACK,
     CONSUMER,
     ERROR_CALLBACK,
     LOG_CALLBACK,
@@ -31,12 +30,14 @@ class Callbacks(NamedTuple):
         log: Gets the level of `logging`, the facility and the text of each log line.
         rebalance: Gets the code and the list of a rebalance; consumers only.
         delivery: The address of a compiled function that gets delivery reports; producers only.
+        connections: Counts the connections that end; None: nobody wants to know.
     """
 
     error: Callable[[KafkaError], None]
     log: Callable[[int, str, str], None]
     rebalance: Any = None
     delivery: int = 0
+    connections: ClosedConnections | None = None
 
 
 class Client:
@@ -49,9 +50,6 @@ class Client:
         settings: Settings of librdkafka by name.
         callbacks: What is called while the client is served.
 
-    Attributes:
-        closed_connections: How many connections to brokers have ended so far.
-
     Raises:
         KafkaException: librdkafka does not know a setting, or does not accept its value.
     """
@@ -60,13 +58,7 @@ class Client:
         self.lib = library()
         self._callbacks = callbacks
         self._raised: BaseException | None = None
-        self.closed_connections = 0
-        self._held = (
-            ERROR_CALLBACK(self._on_error),
-            LOG_CALLBACK(self._on_log),
-            CLOSE_CALLBACK(self._on_close),
-            callbacks.rebalance,
-        )
+        self._held = (ERROR_CALLBACK(self._on_error), LOG_CALLBACK(self._on_log), callbacks.rebalance)
         self._handle: int | None = self._create(kind, settings)
         self.lib.set_log_queue(self.handle, None)
         if kind == CONSUMER:
@@ -80,14 +72,15 @@ class Client:
         except KafkaException:
             self.lib.conf_destroy(conf)
             raise
-        on_error, on_log, on_close, on_rebalance = self._held
+        on_error, on_log, on_rebalance = self._held
         self.lib.conf_set_error_cb(conf, on_error)
         self.lib.conf_set_log_cb(conf, on_log)
-        self.lib.conf_set_closesocket_cb(conf, on_close)
         if on_rebalance is not None:
             self.lib.conf_set_rebalance_cb(conf, on_rebalance)
         if self._callbacks.delivery:
             self.lib.conf_set_dr_msg_cb(conf, self._callbacks.delivery)
+        if self._callbacks.connections is not None:
+            self._callbacks.connections.watch(self.lib, conf)
         text = ctypes.create_string_buffer(TEXT_BYTES)
         handle: int | None = self.lib.new(kind, conf, text, TEXT_BYTES)
         if not handle:
@@ -111,12 +104,6 @@ class Client:
     def _on_log(self, _: int, level: int, facility: bytes | None, text: bytes | None) -> None:
         line = (text or b"").decode(errors="replace")
         self.keeping_errors(lambda: self._callbacks.log(LEVELS[level], (facility or b"").decode(), line))
-
-    def _on_close(self, descriptor: int, _: int) -> int:
-        """Count the connection and close its socket; threads of librdkafka call this, one for each broker."""
-        self.closed_connections += 1
-        os.close(descriptor)
-        return 0
 
     def keeping_errors(self, call: Callable[[], None]) -> None:
         """Call; keep the first exception for the next `checked`."""
@@ -163,6 +150,8 @@ class Client:
         """Release the client; no other call may be running."""
         handle, self._handle = self.handle, None
         self.lib.destroy(handle)
+        if self._callbacks.connections is not None:
+            self._callbacks.connections.forget()
 
 
 def milliseconds(seconds: float) -> int:

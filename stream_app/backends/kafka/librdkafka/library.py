@@ -50,9 +50,6 @@ LOG_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 REBALANCE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, POINTER(_TopicPartitionList), c_void_p)
 """Arguments: client, code (assign or revoke), partitions, opaque."""
 
-CLOSE_CALLBACK = ctypes.CFUNCTYPE(c_int, c_int, c_void_p)
-"""Arguments: socket, opaque; librdkafka calls it in a thread of its own, and leaves the closing to it."""
-
 _PARTITIONS = POINTER(_TopicPartitionList)
 
 _FUNCTIONS = MappingProxyType(
@@ -74,7 +71,8 @@ _FUNCTIONS = MappingProxyType(
         "conf_set_log_cb": (None, [c_void_p, LOG_CALLBACK]),
         "conf_set_rebalance_cb": (None, [c_void_p, REBALANCE_CALLBACK]),
         "conf_set_dr_msg_cb": (None, [c_void_p, c_void_p]),
-        "conf_set_closesocket_cb": (None, [c_void_p, CLOSE_CALLBACK]),
+        "conf_set_closesocket_cb": (None, [c_void_p, c_void_p]),
+        "conf_set_opaque": (None, [c_void_p, c_void_p]),
         # Errors
         "error_code": (c_int, [c_void_p]),
         "error_string": (c_char_p, [c_void_p]),
