@@ -14,7 +14,7 @@ import yaml
 
 from stream_app import __version__, schemas
 from stream_app.config import Config
-from stream_app.pipeline.batch import TRACE_HEADER
+from stream_app.pipeline.carried_headers import TRACE_HEADER
 from stream_app.serialization import avro
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, RESEND_HEADERS
 
@@ -143,7 +143,7 @@ def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
                 "summary": published[name]["doc"],
                 "description": meanings[name],
                 "x-begins-with": beginnings[name],
-                "headers": {"type": "object", "properties": _TRACE | (_RESENT if name in {"Example", "Label"} else {})},
+                "headers": _headers(name),
                 "payload": {"schemaFormat": AVRO, "schema": published[name]},
                 "x-json-schema": f"schemas/{name.lower()}.v{versions[name.lower()]}.schema.json",
                 "bindings": key,
@@ -157,6 +157,18 @@ def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
             "properties": {name: {"type": "string"} for name in DEAD_LETTER_HEADERS} | _TRACE,
         },
     }
+    return found
+
+
+def _headers(message: str) -> dict[str, Any]:
+    """Return the headers of a message."""
+    found: dict[str, Any] = {
+        "type": "object",
+        "properties": _TRACE | (_RESENT if message in {"Example", "Label"} else {}),
+    }
+    if message in {"Prediction", "Outcome"}:
+        names = "the setting pass_headers names"
+        found["description"] = f"After the trace context, copies of the headers of the example that {names}."
     return found
 
 

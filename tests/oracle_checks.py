@@ -106,7 +106,7 @@ class SecondOpinion:
             same("a score between 0 and 1", 0 <= record.score <= 1, wanted=True)
             same("a probability between 0 and 1", 0 <= record.probability <= 1, wanted=True)
             self.predictions[event.offset, event.learner] = record
-            self._check_envelope(row, event.stream, event.position, record.event_time_ms)
+            self._check_envelope(row, event.stream, event.position, record.event_time_ms, event.headers)
 
     def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[ExpectedOutcome]) -> None:
         """Compare how each example and repeat ended; scores and probabilities are those of the arrival."""
@@ -120,7 +120,7 @@ class SecondOpinion:
             settled = {name: getattr(event, name) for name in OutcomeHandler.FIELDS}
             expected = Outcome(**settled, **answers, event_time_ms=found.event_time_ms)
             same("an outcome", found, expected)
-            self._check_envelope(row, event.stream, event.position, found.event_time_ms)
+            self._check_envelope(row, event.stream, event.position, found.event_time_ms, event.headers)
 
     def _check_dead(self, got: Sequence[Row], wanted: Sequence[Dead]) -> None:
         """Compare which records became dead letters, why, and whether they are unchanged."""
@@ -168,13 +168,15 @@ class SecondOpinion:
     def _takes_one_step(self, stream: str, learner: str) -> bool:
         return self.oracle.streams[stream].learners[learner].method in ONE_STEP_A_LABEL
 
-    def _check_envelope(self, row: Row, stream: str, position: int, event_time_ms: int) -> None:
-        """Compare key, event time and trace header of an output with its stream and the record that caused it."""
+    def _check_envelope(
+        self, row: Row, stream: str, position: int, event_time_ms: int, passed: tuple[Header, ...] = ()
+    ) -> None:
+        """Compare key, event time and headers of an output with its stream, its cause and its example."""
         cause = self.sequence[position]
         traces = tuple(header for header in cause.headers if header[0] == "traceparent")
         carried = traces if len(traces) == 1 and TRACE.fullmatch(traces[0][1] or b"") else ()
-        expected = stream.encode(), cause.time_ms, carried
-        same("key, time and trace", (row.key, event_time_ms, row.headers), expected)
+        expected = stream.encode(), cause.time_ms, (*carried, *passed)
+        same("key, time and headers", (row.key, event_time_ms, row.headers), expected)
 
 
 def _letter(

@@ -7,6 +7,7 @@ the bounds on pending, waiting and closed, R records in a batch, B bytes of labe
              + 2 (C + 1) x 106                              closed; 146 with `corrections` = `correct`
              + 64 (P + W + C + R)                           table of ids: 16 bytes, at most a quarter used
              + B + 300 W + 20,000 + its learners
+             + (P + R) x (1,224 + 160 n)                    n headers of `pass_headers`, if there are any
     B        = the lesser of W x the largest record of the topic, and join.max_waiting_bytes_per_stream
     learner  = 16 x parameters x networks                   weights, two moments, gradient: float32
              + r (4 d + 108)                                r rows: 2 B for AREBA, B for QBR, W for Sliding,
@@ -25,6 +26,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from stream_app.config import METHOD_FACTS, Config, LearnerSettings, StreamSettings, TaskSettings, is_own
+from stream_app.config.task_settings import MAX_PASSED_BYTES
 from stream_app.records import ID_WORDS
 
 _ID_BYTES = 8 * ID_WORDS
@@ -44,6 +46,8 @@ _CALIBRATION_BYTES, _WINDOW_BYTES = 2_700, 1_100
 """One learner's calibration and scores of alerts, and its sums and histograms for each of `metrics.fading_factors`."""
 _ARRIVAL_BYTES = 8
 """When an example came, as RELAY keeps it."""
+_PASSED_OBJECT_BYTES, _HEADER_OBJECT_BYTES = 200, 160
+"""The headers that an example passes on as Python objects, and each of them, beside names and values."""
 _LABEL_BYTES = 300
 """A waiting label as Python objects, beside what its key, value and headers hold."""
 _CATEGORY_BYTES = 100
@@ -117,12 +121,17 @@ def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_
     own += len(learners) * (_CALIBRATION_BYTES + _WINDOW_BYTES * len(settings.metrics.fading_factors))
     own += _drift_bytes(stream, row_bytes)
     snapshot = waiting * slot_bytes + join.max_closed_per_stream * closed_bytes + labels + own
+    passed_bytes = 0
+    if settings.pass_headers:
+        passed_bytes = MAX_PASSED_BYTES + _PASSED_OBJECT_BYTES + _HEADER_OBJECT_BYTES * len(settings.pass_headers)
+        snapshot += join.max_pending_per_stream * MAX_PASSED_BYTES
     return (
         2 * (waiting + batch_records) * slot_bytes
         + 2 * (join.max_closed_per_stream + 1) * closed_bytes
         + TABLE_BYTES * (waiting + batch_records + join.max_closed_per_stream)
         + labels
         + _LABEL_BYTES * join.max_waiting_per_stream
+        + passed_bytes * (join.max_pending_per_stream + batch_records)
         + _STREAM_BYTES
         + own
         + 2 * snapshot

@@ -22,6 +22,7 @@ from stream_app.config.task_settings import (
     JoinSettings,
     LimitSettings,
     MetricSettings,
+    PassHeaders,
     Predictions,
     StreamSettings,
     TaskSettings,
@@ -205,6 +206,9 @@ class Config(Settings):
         unknown_streams: What a record of a stream that `streams` does not name becomes: a dead letter, or the first
             record of a new model with the learners below.
         predictions: Whose predictions are published.
+        pass_headers: Names of at most 8 headers of an example, such as `[tenant, correlation-id]`, that are copied to
+            its predictions and outcomes; `[]`: none. A larger header than 256 bytes (name and value) is dropped, and
+            so is a header with which those of the record are larger than 1,024 bytes.
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
         streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `costs`,
@@ -221,6 +225,7 @@ class Config(Settings):
     breaker: BreakerSettings = BreakerSettings()
     unknown_streams: UnknownStreams = "dead-letter"
     predictions: Predictions = "champion"
+    pass_headers: PassHeaders = ()
     learners: Annotated[Frozen[LearnerName, LearnerSettings], Field(min_length=1, max_length=MAX_LEARNERS)] = Field(
         default_factory=lambda: {name: LearnerSettings(method=name) for name in ("areba", "baseline")}
     )
@@ -288,6 +293,7 @@ class Config(Settings):
             schema_ids=self.serialization.schema_ids,
             writer_schemas=self.serialization.writer_schemas,
             label_classes=self.serialization.label_classes,
+            pass_headers=self.pass_headers,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
             default_stream=self._resolved(_StreamOverrides()),
         )

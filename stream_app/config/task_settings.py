@@ -83,6 +83,39 @@ class StreamSettings(Settings):
         return [{"name": name, **settings.model_dump(mode="json")} for name, settings in learners.items()]
 
 
+MAX_PASSED_HEADERS = 8
+"""Most headers of an example that are copied to its outputs."""
+
+MAX_PASSED_HEADER_BYTES, MAX_PASSED_BYTES = 256, 1_024
+"""Most bytes of such a header, its name and its value, and of all such headers of a record: each output has them."""
+
+_OWN_HEADERS, _OWN_PREFIXES = ("traceparent", "tracestate"), ("areba.", "__connect.")
+"""Headers that have a meaning of their own in the outputs."""
+
+
+def _header_name(name: str) -> str:
+    if name in _OWN_HEADERS:
+        raise ValueError(f"{name!r} cannot be passed on: it belongs to the trace context, which is carried without it")
+    if name.startswith(_OWN_PREFIXES):
+        raise ValueError(f"{name!r} cannot be passed on: dead letters have headers of our own with such names")
+    return name
+
+
+def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{twice!r} is named twice")
+    return names
+
+
+_HeaderName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_header_name)]
+PassHeaders: TypeAlias = Annotated[
+    tuple[_HeaderName, ...],
+    Field(max_length=MAX_PASSED_HEADERS),
+    AfterValidator(_distinct_names),
+    Change.TAKEN_OVER,
+]
+
+
 MAX_HELD = 200_000
 """Most examples, or labels, of one stream that may wait.
 
@@ -238,6 +271,7 @@ class TaskSettings(Settings):
         writer_schemas: The schemas of other writers by their ids in the registry (see
             `stream_app.serialization.writer_schema`); an empty text: it cannot be used.
         label_classes: What texts of labels mean.
+        pass_headers: Names of the headers of an example that are copied to its predictions and outcomes.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
     """
@@ -253,6 +287,7 @@ class TaskSettings(Settings):
     schema_ids: SchemaIds
     writer_schemas: WriterSchemas
     label_classes: LabelClasses
+    pass_headers: PassHeaders = ()
     streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings
 

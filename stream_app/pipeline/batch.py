@@ -3,7 +3,6 @@
 A position is an index into the merged sequence. Every result of a batch refers to a record by its position.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,23 +13,15 @@ from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
+from stream_app.pipeline.carried_headers import CarriedHeaders, headers_bytes
 from stream_app.record_columns import BinaryColumn, CellArrays, Decoded, RawRecords
 from stream_app.records import DEAD_LETTER_BYTES, Header, Headers, Kind, Mark, Reason, Side
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.names import NameList, NameTable
 
-TRACE_HEADER = "traceparent"
-"""The header of W3C Trace Context. If the record that causes an output has a valid one, the output carries it."""
-
-MAX_TRACE_BYTES = 128
-"""The longest header that is carried: a later version may append fields, and each output of a record has them."""
-
 MALFORMED = int(Kind.MALFORMED)
 _TOMBSTONE = int(Kind.TOMBSTONE)
 WRONG_KEY = int(Reason.WRONG_KEY)
-
-_TRACE_BYTES = 55
-_TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +47,7 @@ class InputBatch:
         times: int64 `[n]`, the timestamp of each position.
         known: The names of streams that the decoder knew; the task may have appended more since.
         sizes: int64, the bytes that each row would have as a dead letter.
-        trace_headers: The valid trace headers of both sides, by row.
-        dropped_traces: Number of records that have a trace header, or several, but no valid one.
+        carried: The headers that outputs carry.
     """
 
     raw: tuple[RawRecords, RawRecords]
@@ -66,8 +56,7 @@ class InputBatch:
     times: Longs
     known: NameList
     sizes: tuple[Longs, Longs]
-    trace_headers: tuple[Headers, Headers]
-    dropped_traces: int
+    carried: CarriedHeaders
 
     def stream_name(self, position: int) -> str | None:
         """Return the stream that the value of this record names; None: it names no stream."""
@@ -105,21 +94,21 @@ class InputBatch:
 
     def traces(self, positions: Integers) -> Mapping[int, Sequence[Header]]:
         """Return the trace headers of the records at these positions, by row of `positions`."""
-        if not any(self.trace_headers):
+        return self._headers(positions, self.carried.traces)
+
+    def passed(self, positions: Integers) -> Mapping[int, Sequence[Header]]:
+        """Return the headers that the examples at these positions pass on, by row of `positions`."""
+        return self._headers(positions, (self.carried.passed, {}))
+
+    def _headers(self, positions: Integers, by_side: tuple[Headers, Headers]) -> Mapping[int, Sequence[Header]]:
+        if not any(by_side):
             return {}
         found: dict[int, Sequence[Header]] = {}
         for row, position in enumerate(positions.tolist()):
-            header = self.trace_headers[self.merged.sides[position]].get(int(self.merged.rows[position]))
-            if header is not None:
-                found[row] = header
+            headers = by_side[self.merged.sides[position]].get(int(self.merged.rows[position]))
+            if headers is not None:
+                found[row] = headers
         return found
-
-    def trace_bytes(self) -> int:
-        """Return the bytes of the largest trace headers that an output of this batch can carry."""
-        return max(
-            (sum(map(_header_bytes, headers)) for traces in self.trace_headers for headers in traces.values()),
-            default=0,
-        )
 
     def marks(self) -> Sequence[tuple[int, Mark]]:
         """Return the control records with their positions, ascending."""
@@ -141,7 +130,9 @@ class InputBatch:
         return dict(zip(names, positions.tolist(), strict=True))
 
 
-def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, known: NameList) -> InputBatch:
+def open_batch(
+    examples: RawRecords, labels: RawRecords, limits: DecodeLimits, known: NameList, passed: Sequence[str] = ()
+) -> InputBatch:
     """Decode and merge both ranges of a batch.
 
     Args:
@@ -149,6 +140,7 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
         labels: The range of labels.
         limits: What the decoder accepts.
         known: The names of the streams that the task has.
+        passed: The names of the headers that examples pass on.
     """
     decoded = (
         decode(examples.values, Side.EXAMPLES, limits, known),
@@ -175,9 +167,9 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
         revisions=decoded[1].revisions,
         label_sizes=sizes[1],
     )
-    traces, dropped = zip(*map(_sort_out_traces, (examples.headers, labels.headers)), strict=True)
+    carried = CarriedHeaders.of(examples.headers, labels.headers, passed)
     times = _gather(sides, rows, examples.timestamps, labels.timestamps)
-    return InputBatch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
+    return InputBatch((examples, labels), decoded, merged, times, known, sizes, carried)
 
 
 def _refuse_wrong_keys(decoded: Decoded, keys: BinaryColumn, known: NameList) -> None:
@@ -219,42 +211,13 @@ def _sizes_of(records: RawRecords) -> Longs:
     sizes: Longs = np.maximum(records.values.lengths, 0) + np.maximum(records.keys.lengths, 0)
     sizes += DEAD_LETTER_BYTES
     for row, headers in records.headers.items():
-        sizes[row] += sum(map(_header_bytes, headers))
+        sizes[row] += headers_bytes(headers)
     return sizes
 
 
 def size_of(record: OriginalRecord) -> int:
     """Return the bytes of one record as a dead letter."""
-    headers = sum(map(_header_bytes, record.headers))
-    return len(record.key or b"") + len(record.value or b"") + headers + DEAD_LETTER_BYTES
-
-
-def _header_bytes(header: Header) -> int:
-    name, value = header
-    return (len(name) if name.isascii() else len(name.encode(errors="surrogatepass"))) + len(value or b"")
-
-
-def is_trace(value: bytes | None) -> bool:
-    """Say whether this is a `traceparent`: W3C Trace Context, level 1, section 3.2, at most `MAX_TRACE_BYTES` long.
-
-    Version 00 has 55 bytes; a later one may append fields after a dash. Ids are not all zeros, letters are lower case.
-    """
-    if value is None or len(value) > MAX_TRACE_BYTES or _TRACE.fullmatch(value) is None:
-        return False
-    return len(value) == _TRACE_BYTES or not value.startswith(b"00")
-
-
-def _sort_out_traces(headers: Headers) -> tuple[Headers, int]:
-    """Find the trace headers to be carried, by row, and count the records whose trace context is dropped."""
-    kept: dict[int, Sequence[Header]] = {}
-    dropped = 0
-    for row, every in headers.items():
-        found = [header for header in every if header[0] == TRACE_HEADER]
-        if len(found) == 1 and is_trace(found[0][1]):
-            kept[row] = found
-        elif found:
-            dropped += 1
-    return kept, dropped
+    return len(record.key or b"") + len(record.value or b"") + headers_bytes(record.headers) + DEAD_LETTER_BYTES
 
 
 @compiled

@@ -5,7 +5,7 @@ closes what it names. A reset is no record and cannot write outputs, so the firs
 the stream held.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from stream_app.pipeline.outputs import Collector, DeadLetterRow
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.transaction_bounds import Costs
 from stream_app.record_columns import NO_OUTCOME
-from stream_app.records import Cause, OutcomeKind, Reason
+from stream_app.records import Cause, Header, OutcomeKind, Reason
 
 
 class _NameNumbers(Protocol):
@@ -44,6 +44,7 @@ class Leftovers(NamedTuple):
         probabilities: float32 `[k]`, the champion's probability.
         classes: int8 `[k]`, the champion's class.
         labels: The waiting labels, as they came.
+        passed: The headers that the examples pass on, by row; examples without any are absent.
     """
 
     stream: str
@@ -55,6 +56,7 @@ class Leftovers(NamedTuple):
     probabilities: Floats
     classes: NDArray[np.int8]
     labels: Sequence[OriginalRecord]
+    passed: Mapping[int, Sequence[Header]]
 
     @property
     def records(self) -> int:
@@ -89,6 +91,7 @@ class Leftovers(NamedTuple):
             state["probabilities"][champions, pending],
             state["classes"][champions, pending],
             [stream.waiting[slot] for slot in slots(SlotState.WAITING).tolist()],
+            {row: headers for row, headers in enumerate(stream.passed.of(pending.tolist())) if headers},
         )
 
 
@@ -113,6 +116,6 @@ def close(left: Leftovers, names: _NameNumbers, collector: Collector, position: 
     rows["probability"] = left.probabilities
     rows["predicted_class"] = left.classes
     rows["example_offset"] = left.offsets
-    collector.outcomes(rows)
+    collector.outcomes(rows, left.passed)
     for label in left.labels:
         collector.dead(position, DeadLetterRow(Reason.ORPHAN_LABEL, label, left.stream, cause))

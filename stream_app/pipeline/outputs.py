@@ -2,8 +2,9 @@
 
 The records of a topic are in merge order, for any order of the streams. At one position, the records that the
 input record closed come first, then its own, learners in configured order, as they were collected. Their event times
-and trace headers come from the input record that caused them; a dead letter has the event time of its own record. The
-log sets their timestamps, so that retention counts from the moment of writing, whatever time a record claims.
+and trace headers come from the input record that caused them; a dead letter has the event time of its own record.
+Predictions and outcomes also carry the headers that their example passes on, see `carried_headers`. The log sets their
+timestamps, so that retention counts from the moment of writing, whatever time a record claims.
 """
 
 import hashlib
@@ -45,6 +46,7 @@ class Outputs:
         stream_names: The streams of the task.
         stream_records: int64 `[streams]`, the number of input records of each.
         dropped_traces: Number of records whose trace context is not valid, so that no output carries it.
+        dropped_passed: Number of examples of which a header that the configuration names is not passed on.
         erased: How much each `erase` mark has erased.
     """
 
@@ -56,6 +58,7 @@ class Outputs:
     stream_names: Sequence[str]
     stream_records: Longs
     dropped_traces: int = 0
+    dropped_passed: int = 0
     erased: Sequence["Erased"] = ()
 
     @property
@@ -143,12 +146,16 @@ class DeadCount(NamedTuple):
     explanation: str = ""
 
 
-def _together(chunks: Sequence[Rows]) -> Rows:
-    """Return all rows in merge order; rows of one position are in one chunk, in the order of the output."""
+def _together(chunks: Sequence[Rows]) -> tuple[Rows, Longs | None]:
+    """Return all rows in merge order, and where each row was among the chunks; None: at the same place.
+
+    The rows of one position are in one chunk, in the order of the output.
+    """
     if len(chunks) == 1:
-        return chunks[0]
+        return chunks[0], None
     rows = np.concatenate(chunks)
-    return rows[np.argsort(rows["position"], kind="stable")]
+    order: Longs = np.argsort(rows["position"], kind="stable")
+    return rows[order], order
 
 
 NOTHING = OutputRecords.of((), (), ())
@@ -168,6 +175,7 @@ class Collector:
         self._batch = batch
         self._predictions: list[Rows] = []
         self._outcomes: list[Rows] = []
+        self._passed: dict[int, Sequence[Header]] = {}  # by row of all outcomes, as they were collected
         self._metrics: list[tuple[int, Metric]] = []
         self._dead: list[tuple[int, DeadLetterRow]] = []
         self._erased: list[Erased] = []
@@ -177,8 +185,11 @@ class Collector:
         if len(rows):
             self._predictions.append(rows)
 
-    def outcomes(self, rows: Rows) -> None:
-        """Add all outcomes of some positions."""
+    def outcomes(self, rows: Rows, passed: Mapping[int, Sequence[Header]]) -> None:
+        """Add all outcomes of some positions, with the headers that their examples pass on, by row."""
+        if passed:
+            before = sum(map(len, self._outcomes))
+            self._passed |= {before + row: headers for row, headers in passed.items()}
         if len(rows):
             self._outcomes.append(rows)
 
@@ -226,7 +237,8 @@ class Collector:
             self._count_dead(form),
             names.streams,
             stream_records,
-            self._batch.dropped_traces,
+            self._batch.carried.dropped_traces,
+            self._batch.carried.dropped_passed,
             self._erased,
         )
 
@@ -246,19 +258,34 @@ class Collector:
     ) -> OutputRecords:
         if not chunks:
             return NOTHING
-        rows = _together(chunks)
+        rows, order = _together(chunks)
         rows["event_time_ms"] = self._batch.times[rows["position"]]
         values = encode_rows(record, rows, names, wire_format)
-        return self._records(rows["position"], _keys(names, rows["stream"]), values)
+        passed = self._batch.passed(rows["position"]) if record is Prediction else self._passed_to(order)
+        return self._records(rows["position"], _keys(names, rows["stream"]), values, passed)
+
+    def _passed_to(self, order: Longs | None) -> Mapping[int, Sequence[Header]]:
+        """Return the headers that outcomes carry, by row in the order of the output; see `_together`."""
+        if order is None or not self._passed:
+            return self._passed
+        return {row: self._passed[at] for row, at in enumerate(order.tolist()) if at in self._passed}
 
     def _encode_metrics(self, wire_format: WireFormat) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)
         positions = np.array([position for position, _ in rows], np.int32)
         keys = binary_column([metric.stream.encode() for _, metric in rows])
-        return self._records(positions, keys, binary_column([codec.encode(metric, wire_format) for _, metric in rows]))
+        values = binary_column([codec.encode(metric, wire_format) for _, metric in rows])
+        return self._records(positions, keys, values, {})
 
-    def _records(self, positions: Integers, keys: BinaryColumn, values: BinaryColumn) -> OutputRecords:
-        return OutputRecords(keys, values, np.zeros(len(keys), np.int64), self._batch.traces(positions))
+    def _records(
+        self, positions: Integers, keys: BinaryColumn, values: BinaryColumn, passed: Mapping[int, Sequence[Header]]
+    ) -> OutputRecords:
+        """Return records with the trace headers of their positions, followed by those that are passed, by row."""
+        headers = self._batch.traces(positions)
+        if passed:
+            rows = headers.keys() | passed.keys()
+            headers = {row: [*headers.get(row, ()), *passed.get(row, ())] for row in sorted(rows)}
+        return OutputRecords(keys, values, np.zeros(len(keys), np.int64), headers)
 
     def _encode_dead(self, form: OutputForm) -> OutputRecords:
         rows = sorted(self._dead, key=_position)

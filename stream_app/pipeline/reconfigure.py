@@ -63,6 +63,7 @@ def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequenc
 def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Streams:
     """Return the same streams, in their order, under other settings."""
     new = Streams(after, streams.hash_key, streams.seed_of)
+    new.passed_bytes = streams.passed_bytes
     same_detector = before.metrics.change_detector == after.metrics.change_detector
     for stream in streams:
         one, two = (settings.of_stream(stream.name) for settings in (before, after))

@@ -21,6 +21,7 @@ from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.drift import DriftFigures, InputDrift
+from stream_app.pipeline.pending_headers import PendingHeaders
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
 from stream_app.pipeline.window_figures import window_of
@@ -96,6 +97,7 @@ class Stream:
         preparation: How the values of its columns become features; None: it has no columns.
         drift: How far windows of examples are from a reference; None: not looked for, or no features are known.
         waiting: The waiting labels as they came: any of them may become a dead letter.
+        passed: The headers that pending examples pass on to their outcomes.
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
         is_new: Whether it began, or was built again, since the last snapshot: what older snapshots have of a stream of
             this name does not belong to it.
@@ -126,6 +128,7 @@ class Stream:
         self.alerts = [AlertShare() for _ in self.learner_names]
         self.drift: InputDrift | None = None
         self.waiting: Waiting = {}
+        self.passed = PendingHeaders()
         self.amended: set[int] = set()
         self.is_new = True
         self.settings = settings
@@ -181,6 +184,7 @@ class Stream:
             + columns
             + (0 if self.drift is None else self.drift.allocated_bytes)
             + sum(map(_held_bytes, self.waiting.values()))
+            + self.passed.allocated_bytes
         )
 
     @property

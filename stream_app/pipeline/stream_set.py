@@ -25,7 +25,7 @@ from stream_app.pipeline.degradation import change_of
 from stream_app.pipeline.drift import figures_of
 from stream_app.pipeline.erasing import erase
 from stream_app.pipeline.leftovers import close
-from stream_app.pipeline.outputs import Collector, DeadLetterRow
+from stream_app.pipeline.outputs import Collector
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.steps.calibrate import calibrate
 from stream_app.pipeline.steps.evaluate import evaluate
@@ -36,6 +36,7 @@ from stream_app.pipeline.steps.join_and_learn import (
     keep_answers,
     learn_interpreted,
 )
+from stream_app.pipeline.steps.kept_records import keep_labels, pass_headers, segments_of
 from stream_app.pipeline.steps.output_rows import output_rows
 from stream_app.pipeline.steps.routed import group_by_stream
 from stream_app.pipeline.steps.watch_inputs import watch_inputs
@@ -100,6 +101,7 @@ class Streams:
         hash_key: As given.
         seed_of: As given.
         has_costs: Whether a stream has costs.
+        passed_bytes: Bytes of the largest headers that an example has passed on; 0: none has any.
     """
 
     def __init__(self, settings: TaskSettings, hash_key: bytes, seed_of: SeedOf = seed_of) -> None:
@@ -121,6 +123,7 @@ class Streams:
         self._costs = np.zeros((0, 2), np.float32)
         self._drifts = np.zeros((0, 2), np.int64)  # addresses; 0: the stream does not look for drift
         self.has_costs = self._has_drift = False
+        self.passed_bytes = 0
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -313,7 +316,7 @@ class Streams:
             learn_interpreted(self._streams[which[segment]], k, segment, out, answers)
         if self._settings.join.corrections == "correct":
             keep_answers(segments, out)
-            for row, segment in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
+            for row, segment in enumerate(segments_of(out, OutputKind.AMENDMENTS)):
                 self._streams[which[segment]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
         fading = self._settings.metrics.prevalence_fading_factor
         own = (np.ascontiguousarray(learners[:, :, CALIBRATION]), np.ascontiguousarray(learners[:, :, ALERTS]))
@@ -328,7 +331,7 @@ class Streams:
         which, learners, out, answers, drifts = result
         joins = self._joins[which] if self.has_costs else self._joins[:0]
         scores = evaluate(joins, learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
-        for report, segment in enumerate(_segments_of(out, OutputKind.REPORTS)):
+        for report, segment in enumerate(segments_of(out, OutputKind.REPORTS)):
             stream, counts = self._streams[which[segment]], out.reports[report]
             if not counts[1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
@@ -349,33 +352,10 @@ class Streams:
         every = self._settings.predictions == "all"
         predictions, outcomes = output_rows(batch.merged, owners, out, answers, every=every)
         collector.predictions(predictions)
-        collector.outcomes(outcomes)
-        self._collect_dead(batch, which, out, collector)
-
-    def _collect_dead(self, batch: InputBatch, which: Integers, out: JoinOutput, collector: Collector) -> None:
-        """Keep the labels that began to wait as they came, hand out dead letters, drop labels that no longer wait."""
-        for row, segment in enumerate(_segments_of(out, OutputKind.WAITING)):
-            waiting = self._streams[which[segment]].waiting
-            waiting[int(out.waiting_slots[row])] = batch.original(int(out.waiting_positions[row]))
-        for row, segment in enumerate(_segments_of(out, OutputKind.DEAD)):
-            position, slot = int(out.dead_positions[row]), int(out.dead_slots[row])
-            reason = Reason(int(out.dead_reasons[row]))
-            why = Cause(int(out.dead_causes[row])), int(out.dead_delays[row])
-            if slot < 0:
-                collector.bury(position, reason, *why)
-            else:
-                stream = self._streams[which[segment]]
-                collector.dead(position, DeadLetterRow(reason, stream.waiting[slot], stream.name, *why))
-        for row, segment in enumerate(_segments_of(out, OutputKind.RELEASED)):
-            del self._streams[which[segment]].waiting[int(out.released_slots[row])]
-
-
-def _segments_of(out: JoinOutput, kind: int) -> Sequence[int]:
-    """Return the segment of each row of this kind of output."""
-    if not out.counts[kind]:
-        return ()
-    segments: list[int] = np.repeat(np.arange(len(out.bounds) - 1), np.diff(out.bounds[:, kind])).tolist()
-    return segments
+        self.passed_bytes = max(self.passed_bytes, batch.carried.passed_bytes())
+        passed = pass_headers(batch, self._streams, which, out) if self.passed_bytes else {}
+        collector.outcomes(outcomes, passed)
+        keep_labels(batch, self._streams, which, out, collector)
 
 
 def _widened(array: NDArray[Any], *shape: int) -> NDArray[Any]:

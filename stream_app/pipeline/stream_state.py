@@ -21,6 +21,7 @@ from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Side, ThresholdKind
 from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
+from stream_app.snapshot.row_headers import headers_of, packed_headers
 
 COSTS = "costs"
 """The column that pending examples have only in a stream with costs."""
@@ -133,7 +134,7 @@ class StreamState:
         for number, learner in enumerate(self._learners):
             if SEEN in learner:
                 rows[f"{SEEN}.{number}"] = learner[SEEN][slots]
-        return rows
+        return rows | (packed_headers(self._stream.passed.of(slots.tolist())) if self._stream.passed else {})
 
     def closed_span(self) -> tuple[int, int]:
         """Return the number of the first closed id that is remembered, and the number of the next id to close."""
@@ -194,6 +195,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     originals = _originals_of(without_prefix(core, "originals."))
     state["fingerprints"][pending_rows : pending_rows + waiting_rows] = list(map(size_of, originals))
     stream.join.index(pending_rows, waiting_rows)
+    stream.passed.load(headers_of(pending, pending_rows))
     stream.waiting = dict(zip(range(pending_rows, pending_rows + waiting_rows), originals, strict=True))
     stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
     if stream.drift is not None:

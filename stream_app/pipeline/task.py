@@ -215,7 +215,7 @@ class Task:
 
     def open(self, examples: RawRecords, labels: RawRecords) -> InputBatch:
         """Carry one batch through the steps decode and merge; it must be the next to `run`."""
-        return open_batch(examples, labels, self._limits, self._streams.names)
+        return open_batch(examples, labels, self._limits, self._streams.names, self.settings.pass_headers)
 
     def run(self, batch: InputBatch) -> Outputs:
         """Carry an opened batch through the other steps: prepare, join, learn, evaluate, encode.
@@ -254,6 +254,7 @@ class Task:
             self._topics,
             windows,
             is_json=self.wire_format.json is not None,
+            passed_bytes=self._streams.passed_bytes,
         )
         reset_bytes = sum(leftovers.bytes(costs) for leftovers in self._leftovers)
         remaining = room.less(self.reset_records, reset_bytes)
@@ -293,6 +294,7 @@ class Task:
             raise StateError(f"it has {features} features, its columns have {settings.features}")
         stream = self._streams.open(name, settings, features)
         load_stream(stream, core, pending, closed)
+        self._streams.passed_bytes = max(self._streams.passed_bytes, stream.passed.largest_bytes)
         stream.is_new = False
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:

@@ -326,7 +326,13 @@ def _closes(batch: InputBatch, side: Side) -> Longs:
 
 
 def costs_of(
-    batch: InputBatch, longest_stream: int, topics: tuple[str, str], windows: int, *, is_json: bool = False
+    batch: InputBatch,
+    longest_stream: int,
+    topics: tuple[str, str],
+    windows: int,
+    *,
+    is_json: bool = False,
+    passed_bytes: int = 0,
 ) -> Costs:
     """Return the most bytes of output records.
 
@@ -336,13 +342,16 @@ def costs_of(
         topics: Full names of the input topics.
         windows: The number of windows of a record of metrics.
         is_json: Whether values are JSON.
+        passed_bytes: Bytes of the largest headers that earlier examples pass on to their outcomes.
     """
     written = (longest_stream + _LEARNER_BYTES) * (_JSON_BYTES_OF_BYTE if is_json else 1)
-    names = longest_stream + written + batch.trace_bytes()
+    names = longest_stream + written + batch.carried.trace_bytes()
+    own = batch.carried.passed_bytes()
     numbers = JSON_NUMBERS_BYTES if is_json else NUMBERS_BYTES
     letter = _LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
     metric = JSON_METRIC_BYTES + windows * JSON_WINDOW_BYTES if is_json else METRIC_BYTES + windows * WINDOW_BYTES
-    return Costs(numbers + names, numbers + names, metric + names, max(0, letter))
+    answer = numbers + names
+    return Costs(answer + own, answer + max(own, passed_bytes), metric + names, max(0, letter))
 
 
 def fitting(

@@ -31,6 +31,7 @@ from stream_app.snapshot.format import (
     unpack,
     without_prefix,
 )
+from stream_app.snapshot.row_headers import chosen_rows, with_header_columns
 
 CORE, PENDING, CLOSED, RING = "core", "pending", "closed", "ring"
 
@@ -333,7 +334,7 @@ def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Column
     """Return core, pending rows and closed rows of a stream from its blobs: the inverse of `Book.draft`."""
     own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
     loose, tail = without_prefix(core, f"{PENDING}."), without_prefix(core, f"{CLOSED}.")
-    rows = _stacked([*pending, loose])
+    rows = _stacked(with_header_columns([*pending, loose]))
     order = np.argsort(rows["arrivals"], kind="stable")
     order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]
     first = int(core["closed_first"][0])
@@ -341,7 +342,7 @@ def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Column
     for segment in closed:
         skip = max(0, first - int(segment["first"][0]))
         remembered.append({name: column[skip:] for name, column in segment.items() if name != "first"})
-    return own, {name: column[order] for name, column in rows.items()}, _stacked([*remembered, tail])
+    return own, chosen_rows(rows, order), _stacked([*remembered, tail])
 
 
 def _with_blocks(core: Columns, blocks: Sequence[Columns]) -> Columns:

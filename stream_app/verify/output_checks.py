@@ -1,6 +1,5 @@
 """Compare the records of each output topic with the events of the reference join, field by field; pure."""
 
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,15 +11,9 @@ from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
 from stream_app.verify.reference_alerts import AlertThresholds
 from stream_app.verify.reference_decisions import decision_faults
+from stream_app.verify.reference_headers import traces
 from stream_app.verify.reference_state import Dead, ExpectedOutcome, Predicted, Record
 from stream_app.verify.results import Code, Findings, StreamTotals
-
-TRACE = re.compile(
-    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<rest>-[\x21-\x7e]*)?"
-)
-"""A `traceparent` of W3C Trace Context, level 1, section 3.2: versions after 00 may append fields."""
-
-MAX_TRACE_BYTES = 128
 
 Content = TypeVar("Content")
 Published = TypeVar("Published", Predicted, ExpectedOutcome, Dead)
@@ -146,7 +139,7 @@ class PredictionHandler:
         wrong += decision_faults(event, found.content)
         if fault := self.alerts.fault(event, found.content):
             wrong.append(fault)
-        wrong += _envelope(expected.cause, event.stream, found)
+        wrong += _envelope(expected.cause, event.stream, event.headers, found)
         if wrong:
             text = f"{', '.join(wrong)}; it belongs to {self._of(event)}"
             self._context.add(Code.WRONG_PREDICTION, self._topic, found.offset, text)
@@ -188,7 +181,7 @@ class PredictionHandler:
 class OutcomeHandler:
     """Outcomes against events `ExpectedOutcome`."""
 
-    FIELDS = tuple(name for name in ExpectedOutcome._fields if name not in {"position", "corrects", "costs"})
+    FIELDS = tuple(name for name in ExpectedOutcome._fields if name not in {"position", "corrects", "costs", "headers"})
 
     def __init__(self, context: Context, scores: ChampionScores) -> None:
         self._context = context
@@ -207,7 +200,8 @@ class OutcomeHandler:
         """Compare all fields, key and headers."""
         event = expected.event
         self._count(found)
-        wrong = [*_differences(event, found.content, self.FIELDS), *_envelope(expected.cause, event.stream, found)]
+        wrong = _differences(event, found.content, self.FIELDS)
+        wrong += _envelope(expected.cause, event.stream, event.headers, found)
         if event.learner is None:
             answers = {name: getattr(found.content, name) for name in CHAMPION_FIELDS}
             wrong += [f"{name} is {number}, must be None" for name, number in answers.items() if number is not None]
@@ -324,21 +318,13 @@ def _differences(event: Predicted | ExpectedOutcome, content: Prediction | Outco
     return [f"{name} is {found}, must be {wanted}" for name, found, wanted in pairs if found != wanted]
 
 
-def _envelope(cause: Record, stream: str, found: Output[Any]) -> list[str]:
-    """Say whether key, event time and trace header of an output are others than its cause gives."""
+def _envelope(cause: Record, stream: str, passed: Sequence[Header], found: Output[Any]) -> list[str]:
+    """Say whether key, event time and headers of an output are others than its cause and its example give."""
     wrong = []
     if found.key != stream.encode():
         wrong.append(f"key is {found.key!r}, must be the stream")
     if found.content.event_time_ms != cause.time_ms:
         wrong.append(f"event_time_ms is {found.content.event_time_ms}, must be {cause.time_ms}")
-    traces = [header for header in cause.headers if header[0] == "traceparent"]
-    carried = traces if len(traces) == 1 and _is_trace(traces[0][1]) else []
-    if list(found.headers) != carried:
-        wrong.append("headers are not the trace header of the record that caused it")
+    if list(found.headers) != [*traces(cause.headers), *passed]:
+        wrong.append("headers are not the trace header of the record that caused it, and those of its example")
     return wrong
-
-
-def _is_trace(value: bytes | None) -> bool:
-    if value is None or len(value) > MAX_TRACE_BYTES or (match := TRACE.fullmatch(value)) is None:
-        return False
-    return match["rest"] is None or not value.startswith(b"00")

@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from stream_app.config import StreamSettings, TaskSettings, threshold_of
 from stream_app.join.constants import MAX_EVICTIONS
-from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Side
+from stream_app.records import Cause, Example, Header, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of
 from stream_app.verify.reference_drift import StreamDrift
+from stream_app.verify.reference_headers import passed
 from stream_app.verify.reference_refusals import refused
 from stream_app.verify.reference_state import (
     Closed,
@@ -171,15 +172,16 @@ class ReferenceJoin:
         """Refuse a repeated example; predict a new one, then close it as too old, join it or let it wait."""
         settings = self.settings.of_stream(stream.name)
         features, costs = identity_of(example, settings), costs_of(example, settings)
+        headers = passed(record.headers, self.settings.pass_headers)
         known = stream.pending.get(example.id) or stream.closed.get(example.id)
         if known is not None:
             if known.features == features:
                 stream.duplicates += 1
-                self.expect_outcome(stream, example.id, "duplicate", example_offset=record.offset)
+                self.expect_outcome(stream, example.id, "duplicate", example_offset=record.offset, headers=headers)
             else:
                 self.bury(record, Reason.CONFLICTING_EXAMPLE)
             return
-        pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion, costs)
+        pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion, costs, headers)
         self.predict(stream, example, pending)
         waiting = stream.take_label(example.id)
         if (late_ms := self.late_ms(stream, record.time_ms)) > 0:
@@ -208,7 +210,7 @@ class ReferenceJoin:
             if champion or self.settings.predictions == "all":
                 cells = (learner, champion, stream.labelled - stream.begun[learner], pending.offset)
                 decided = (stream.threshold, votes(settings), pending.costs)
-                counted = (stream.decided[learner], self.settings.metrics.prevalence_fading_factor)
+                counted = (stream.decided[learner], self.settings.metrics.prevalence_fading_factor, pending.headers)
                 self.events.append(Predicted(self.position, stream.name, example.id, *cells, *decided, *counted))
 
     # Labels -----------------------------------------------------------------------------------------------------------
@@ -268,11 +270,10 @@ class ReferenceJoin:
             id_,
             "joined",
             label=label.label,
-            learner=example.champion,
             delay_ms=label.time_ms - example.time_ms,
-            example_offset=example.offset,
             label_offset=label.record.offset,
             costs=example.costs,
+            **example.cells,
         )
         corrects = self.settings.join.corrections == "correct"
         content = (example.offset, example.features, label.label, label.revision, "joined", stream.time_ms)
@@ -332,7 +333,7 @@ class ReferenceJoin:
         outcome = "evicted" if cause is Cause.EVICTED_EXAMPLE else "unlabelled"
         stream.evicted += outcome == "evicted"
         stream.unlabelled += outcome == "unlabelled"
-        self.expect_outcome(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
+        self.expect_outcome(stream, id_, outcome, **example.cells)
         closed = Closed(example.offset, example.features, None, 0, outcome, stream.time_ms, cause)
         stream.remember(id_, closed, self.settings.join.max_closed_per_stream)
 
@@ -365,7 +366,11 @@ class ReferenceJoin:
         self.events.append(Dead(self.position, reason, record, explanation))
 
     def expect_outcome(
-        self, stream: ReferenceStream, id_: str, outcome: str, **cells: str | int | ErrorCosts | None
+        self,
+        stream: ReferenceStream,
+        id_: str,
+        outcome: str,
+        **cells: str | int | ErrorCosts | tuple[Header, ...] | None,
     ) -> None:
         """Publish an outcome; `cells` are the fields of `ExpectedOutcome` that apply."""
         self.events.append(ExpectedOutcome(self.position, stream.name, id_, outcome, **cells))  # type: ignore[arg-type]
@@ -390,6 +395,6 @@ def _end(
     """Evict examples that an operator has taken out of a stream; the labels become orphans."""
     for id_, example in examples:
         stream.evicted += 1
-        join.expect_outcome(stream, id_, "evicted", learner=example.champion, example_offset=example.offset)
+        join.expect_outcome(stream, id_, "evicted", **example.cells)
     for label in labels:
         join.bury(label.record, Reason.ORPHAN_LABEL, why)

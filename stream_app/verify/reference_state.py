@@ -54,8 +54,8 @@ class Predicted(NamedTuple):
     `position` counts all records of the task in merge order; it is that of the record which causes the event, as in
     all events. `updates` is the number of labels that the learner has seen, `offset` that of the example. `votes` says
     whether several networks vote for the class, so that it need not follow from the score. `costs` are those of the
-    example. `number` counts the learner's predictions under the threshold in force, from 1 on; `fading` is how the
-    counts of their scores fade.
+    example, `headers` those that it passes on. `number` counts the learner's predictions under the threshold in force,
+    from 1 on; `fading` is how the counts of their scores fade.
     """
 
     position: int
@@ -70,10 +70,14 @@ class Predicted(NamedTuple):
     costs: ErrorCosts | None = None
     number: int = 0
     fading: float = 1.0
+    headers: tuple[Header, ...] = ()
 
 
 class ExpectedOutcome(NamedTuple):
-    """An outcome; `corrects` is the offset of the joined example whose class changes with it, `costs` are its costs."""
+    """An outcome; `corrects` is the offset of the joined example whose class changes with it, `costs` are its costs.
+
+    `headers` are those that its example passes on.
+    """
 
     position: int
     stream: str
@@ -86,6 +90,7 @@ class ExpectedOutcome(NamedTuple):
     label_offset: int | None = None
     corrects: int | None = None
     costs: ErrorCosts | None = None
+    headers: tuple[Header, ...] = ()
 
 
 class Dead(NamedTuple):
@@ -130,6 +135,12 @@ class Pending(NamedTuple):
     offset: int
     champion: str
     costs: ErrorCosts | None = None
+    headers: tuple[Header, ...] = ()
+
+    @property
+    def cells(self) -> dict[str, str | int | tuple[Header, ...]]:
+        """The fields of its outcome that it decides, whatever its end."""
+        return {"learner": self.champion, "example_offset": self.offset, "headers": self.headers}
 
 
 class Waiting(NamedTuple):

@@ -278,6 +278,8 @@ class Rounds:
             self._observer.emit(events.IdsErased(number, erased))
         if outputs.dropped_traces:
             self._observer.emit(events.TracesDropped(number, outputs.dropped_traces))
+        if outputs.dropped_passed:
+            self._observer.emit(events.HeadersDropped(number, outputs.dropped_passed))
         unknown = {
             one.stream: one.records
             for one in outputs.dead

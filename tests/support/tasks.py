@@ -118,6 +118,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
         limits=LimitSettings(max_streams_per_task=number(1, 3), max_record_bytes=150, max_features=3),
         unknown_streams=draw(st.sampled_from(["dead-letter", "model"])),
         predictions=draw(st.sampled_from(["champion", "all"])),
+        pass_headers=draw(st.sampled_from([(), ("tenant",), ("other", "tenant")])),
         streams={"a": stream, "b": StreamSettings(champion=champion, learners=LEARNERS)},
         default_stream=StreamSettings(champion="one", learners=LEARNERS),
     )
@@ -155,6 +156,9 @@ HEADERS: dict[int, tuple[Header, ...]] = {
     0: TRACES[:1],
     1: (("other", None), TRACES[1], ("other", b"x")),
     2: (("traceparent", b"00-3-4-01"), ("other", b"x")),
+    3: (("tenant", b"a"), ("other", b"y")),
+    4: (("tenant", b"x" * 300), ("tenant", b"b"), TRACES[0]),
+    5: (("other", b"x" * 255), ("tenant", None)),
 }
 
 

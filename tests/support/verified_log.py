@@ -38,6 +38,7 @@ CONFIG = Config.model_validate(
         },
         "metrics": {"every_labels": 20, "fading_factors": [0.99, 1.0]},
         "predictions": "all",
+        "pass_headers": ["request", "tenant"],
         "streams": {"sine": {"features": 2}, "sea": {}, "slow": {"features": 2}},
     }
 )
@@ -194,9 +195,15 @@ def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes, scr
 
 
 def encoded(record: Example | Label | Mark, timestamp_ms: int) -> Stored:
-    """Return a record as a producer writes it, sometimes with a trace."""
-    headers = (("traceparent", b"00-%032x-%016x-01" % (timestamp_ms, timestamp_ms)),) if timestamp_ms % 7 == 0 else ()
-    return Stored(timestamp_ms, record.stream.encode(), codec.encode_unchecked(record), headers)
+    """Return a record as a producer writes it, sometimes with a trace, and of one stream with headers to pass on."""
+    headers: list[Header] = []
+    if timestamp_ms % 7 == 0:
+        headers.append(("traceparent", b"00-%032x-%016x-01" % (timestamp_ms, timestamp_ms)))
+    if record.stream == "sea":
+        headers += [("tenant", b"north"), ("other", b"x"), ("request", b"%d" % timestamp_ms)]
+        headers += [("tenant", b"south")] if timestamp_ms % 4 == 0 else []
+        headers += [("request", b"x" * 300)] if timestamp_ms % 11 == 0 else []
+    return Stored(timestamp_ms, record.stream.encode(), codec.encode_unchecked(record), tuple(headers))
 
 
 def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a list of faults)

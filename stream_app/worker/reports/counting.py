@@ -9,7 +9,7 @@ from stream_app.snapshot.stops import MAX_NAMED_STOPS
 from stream_app.worker.reports import events, metrics
 from stream_app.worker.reports.events import Handlers, on
 from stream_app.worker.reports.figures import Figures
-from stream_app.worker.reports.metrics import INPUTS
+from stream_app.worker.reports.metrics import DROPPED_KINDS, INPUTS
 
 
 class Counting:
@@ -42,6 +42,8 @@ class Counting:
                 on(events.StreamsStopped, self._streams_stopped),
                 on(events.StreamsResumed, self._streams_resumed),
                 on(events.RecordsMisplaced, self._records_misplaced),
+                on(events.TracesDropped, self._traces_dropped),
+                on(events.HeadersDropped, self._headers_dropped),
                 on(events.SnapshotTaken, self._snapshot_taken),
                 on(events.SnapshotComplete, self._snapshot_complete),
                 on(events.RetentionUsed, lambda one: figures.set(metrics.RETENTION_USED, one.share, task=one.task)),
@@ -58,6 +60,8 @@ class Counting:
             for name in INPUTS:
                 for counter in (metrics.INPUT_RECORDS, metrics.TOMBSTONES):
                     self._figures.add(counter, 0, task=task, input=name)
+            for kind in DROPPED_KINDS:
+                self._figures.add(metrics.DROPPED_HEADERS, 0, task=task, kind=kind)
             for topic in OUTPUT_TOPICS:
                 self._figures.add(metrics.OUTPUT_RECORDS, 0, task=task, output=topic)
             for reason in Reason:
@@ -104,6 +108,12 @@ class Counting:
     def _records_misplaced(self, event: events.RecordsMisplaced) -> None:
         self._figures.add(metrics.MISPLACED_RECORDS, event.found.records, task=event.task)
         self._figures.set(metrics.MISPLACED_STREAMS, event.found.streams, task=event.task)
+
+    def _traces_dropped(self, event: events.TracesDropped) -> None:
+        self._figures.add(metrics.DROPPED_HEADERS, event.records, task=event.task, kind=DROPPED_KINDS[0])
+
+    def _headers_dropped(self, event: events.HeadersDropped) -> None:
+        self._figures.add(metrics.DROPPED_HEADERS, event.records, task=event.task, kind=DROPPED_KINDS[1])
 
     def _snapshot_taken(self, event: events.SnapshotTaken) -> None:
         self._snapshot_bytes[event.task] = event.size

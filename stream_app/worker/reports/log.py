@@ -62,6 +62,14 @@ class _DeadLetters:
     offset: int | None = None
 
 
+class _Dropped:
+    """Records of which a header was dropped, without a line yet."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.pace = _Pace(WARNING_INTERVAL_S)
+
+
 class _NewStreams:
     """Streams whose problem has no line yet; one line names them all."""
 
@@ -111,8 +119,7 @@ class EventLog:
         self._allocated: dict[int, int] = {}  # what the last line had
         self._misplaced: set[int] = set()  # tasks that had a line
         self._dead: dict[Reason, _DeadLetters] = {}
-        self._dropped_traces = 0
-        self._traces_pace = _Pace(WARNING_INTERVAL_S)
+        self._dropped = {kind: _Dropped() for kind in (events.TracesDropped, events.HeadersDropped)}
         self._is_untrimmed = False  # trimming failed, and there is a line about it
         self._retention_due_s: dict[int, float] = {}
         self._missing = _NewStreams(events.LabelsMissing.line)
@@ -142,7 +149,8 @@ class EventLog:
                 on(events.StreamsResumed, self._streams_resumed),
                 on(events.IdsErased, lambda one: self._write(one, **one.erased._asdict())),
                 on(events.RecordsMisplaced, self._records_misplaced),
-                on(events.TracesDropped, self._traces_dropped),
+                on(events.TracesDropped, self._headers_dropped),
+                on(events.HeadersDropped, self._headers_dropped),
                 on(events.RetentionUsed, self._retention_used),
                 on(events.Trimmed, self._trimmed),
                 on(events.TrimFailed, self._trim_failed),
@@ -256,11 +264,12 @@ class EventLog:
             found = event.found
             self._write(event, records=found.records, stream=found.stream, partition=found.belongs_to)
 
-    def _traces_dropped(self, event: events.TracesDropped) -> None:
-        self._dropped_traces += event.records
-        if self._traces_pace.is_due(self._clock.monotonic_s()):
-            self._write(event, records=self._dropped_traces)
-            self._dropped_traces = 0
+    def _headers_dropped(self, event: events.TracesDropped | events.HeadersDropped) -> None:
+        dropped = self._dropped[type(event)]
+        dropped.records += event.records
+        if dropped.pace.is_due(self._clock.monotonic_s()):
+            self._write(event, records=dropped.records)
+            dropped.records = 0
 
     # Retention --------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from stream_app.worker.reports.metric_declaration import MetricDeclaration, Metr
 INPUTS = ("examples", "labels")
 """The values of the label `input`, by `Side`."""
 
+DROPPED_KINDS = ("trace", "passed")
+"""The values of the label `kind` of dropped headers."""
 
 PUBLISHED_STREAMS = 200
 """Streams of a worker that have their own figures: with five learners, 5,000 series and half a megabyte per scrape."""
@@ -141,6 +143,13 @@ TOMBSTONES = MetricDeclaration(
     Unit.RECORDS,
     "Records of an input that have no value. They are counted, and do nothing else.",
     ("task", "input"),
+)
+DROPPED_HEADERS = MetricDeclaration(
+    "areba_dropped_headers_total",
+    MetricKind.COUNTER,
+    Unit.RECORDS,
+    "Records of which a header was not carried: a `traceparent` (`trace`), or one of `pass_headers` (`passed`).",
+    ("task", "kind"),
 )
 OUTPUT_RECORDS = MetricDeclaration(
     "areba_output_records_total",

@@ -332,3 +332,21 @@ def test_on_the_fly(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     assert found == [("new", "areba", True, (trace,)), ("new", "baseline", False, (trace,))]
     assert [read.headers for _, read in story.outcomes["new"]] == [(trace,)]
     assert [read.headers for _, read in story.metrics["new"]] == [(trace,)] * 2
+
+
+def test_chosen_headers_of_an_example_are_copied(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """A worker that is replaced before the label comes still publishes the tenant with the outcome."""
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, {"pass_headers": ["tenant"], "unknown_streams": "model"})
+    app.create_topics(FOREVER)
+    now = int(time.time() * 1000) - 10_000
+    tenant, other = ("tenant", b"north"), ("other", b"x")
+    story = Story()
+    story.send(app, {"first": [(example("new", "a", [1.0], now)._replace(headers=(other, tenant)), "joined")]})
+    run_to(app.config, app.input_ends())
+    story.send(app, {"later": [(label("new", "a", 1, now + 4)._replace(headers=(other,)), "joined")]})
+    run_to(app.config, app.input_ends())
+    story.read(app)
+    check_exactly_once(app)
+    assert [read.headers for _, read in story.predictions["new"]] == [(tenant,)]
+    assert [read.headers for _, read in story.outcomes["new"]] == [(tenant,)]

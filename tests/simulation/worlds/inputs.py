@@ -142,6 +142,23 @@ def _traces(number: int) -> Sequence[tuple[Header, ...]]:
     return ((valid,), (valid,), (valid, ("other", b"x")), (valid, valid), (no_trace,), (short,))
 
 
+def with_headers(draw: Random, records: Sequence[Sent]) -> list[Sent]:
+    """Return the records, most of them with headers that examples may pass on, some of which are dropped."""
+    found = []
+    for number, sent in enumerate(records):
+        tenant, request = ("tenant", b"tenant-%d" % draw.randrange(3)), ("request", b"%d" % number)
+        choices = (
+            (tenant,),
+            (request, tenant),
+            (("tenant", None),),
+            (tenant, tenant),
+            (("tenant", b"x" * 300), request),
+        )
+        headers = draw.choice(choices) if draw.random() < 0.7 else ()
+        found.append(sent._replace(headers=(*sent.headers, *headers)))
+    return found
+
+
 def _oversized(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
     """Return a record whose dead letter has to leave out headers, value or everything if the topic's limit is low."""
     sizes = [draw.choice((0, 300, LARGE_BYTES)) for _ in range(3)]

@@ -12,7 +12,15 @@ from tests.simulation.faults import Fault, Swarm, draw_swarm
 from tests.simulation.ports import (
     Pace,
 )
-from tests.simulation.worlds.inputs import DAY_MS, LATE_STREAM, StreamOf, draw_records, draw_trouble, with_thresholds
+from tests.simulation.worlds.inputs import (
+    DAY_MS,
+    LATE_STREAM,
+    StreamOf,
+    draw_records,
+    draw_trouble,
+    with_headers,
+    with_thresholds,
+)
 from tests.support.formats.wire_formats import SECTION, reframed
 from tests.support.rows import Sent
 
@@ -56,6 +64,7 @@ class Choice(NamedTuple):
     is_confluent: bool
     fading_factors: tuple[float, ...]
     decisions: int
+    headers: int
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
@@ -136,6 +145,14 @@ DECISIONS: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
 )
 """Costs, threshold and drift of the first stream, before and after a change of the deployment."""
 
+PASS_HEADERS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
+    ([], []),
+    (["tenant"], ["tenant"]),
+    (["request", "tenant"], ["tenant"]),
+    ([], ["tenant", "request"]),
+)
+"""The headers that examples pass on, before and after a change of the deployment."""
+
 SNAPSHOTS_MS = (0, 1, 2_000)
 """Intervals of snapshots: one is always under way; after any work that took time; only at a clean stop."""
 
@@ -182,6 +199,7 @@ def make_configuration(choice: Choice, late: bool) -> Config:
         "metrics": {"every_labels": 5, "fading_factors": choice.fading_factors, **change.get("metrics", {})},
         "limits": {"max_record_bytes": 200, "max_features": 4},
         "predictions": change.get("predictions", "all" if len(LEARNERS[choice.learners]) > 1 else "champion"),
+        "pass_headers": PASS_HEADERS[choice.headers][late],
         "streams": names,
     }
     if choice.is_confluent:
@@ -257,6 +275,9 @@ def draw_shape(seed: int) -> Shape:
     is_confluent = Random(f"{seed}/format").random() < CONFLUENT_SHARE
     if is_confluent:
         records = [one._replace(value=None if one.value is None else reframed(one.value)) for one in records]
+    headers = Random(f"{seed}/headers").randrange(len(PASS_HEADERS))
+    if any(PASS_HEADERS[headers]):
+        records = with_headers(Random(f"{seed}/tenants"), records)
     return Shape(
         seed=seed,
         partitions=partitions,
@@ -274,6 +295,7 @@ def draw_shape(seed: int) -> Shape:
             is_confluent,
             Random(f"{seed}/windows").choice(FADING_FACTORS),
             Random(f"{seed}/thresholds").randrange(len(DECISIONS)),
+            headers,
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),

@@ -152,6 +152,31 @@ def a_lost_trace(log: Log) -> Found:
     ]
 
 
+def a_lost_header(log: Log) -> Found:
+    """Remove the header by which the outcome of an example finds its tenant."""
+    offset, _ = outcome_where(log, lambda record: record.outcome == "joined" and record.id == "sea-50")
+    stored = log.records[TOPICS.outcomes][offset]
+    headers = tuple(header for header in stored.headers if header[0] != "tenant")
+    assert len(headers) < len(stored.headers)
+    log.records[TOPICS.outcomes][offset] = replace(stored, headers=headers)
+    return [
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "headers are not the trace header"),
+        (Code.NOT_REPRODUCED, TOPICS.outcomes, offset, "the record of stream "),
+    ]
+
+
+def the_header_of_another(log: Log) -> Found:
+    """Publish the outcome of an example without a label with the headers of another example."""
+    offset, _ = outcome_where(log, lambda record: record.outcome == "unlabelled" and record.stream == "sea")
+    stored = log.records[TOPICS.outcomes][offset]
+    other = replace(stored, headers=(*stored.headers[:-1], ("tenant", b"west")))
+    log.records[TOPICS.outcomes][offset] = other
+    return [
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "headers are not the trace header"),
+        (Code.NOT_REPRODUCED, TOPICS.outcomes, offset, "the record of stream "),
+    ]
+
+
 def a_changed_outcome(log: Log) -> Found:
     """Publish another class than the label has."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
@@ -322,6 +347,8 @@ DAMAGES = (
     an_output_of_another_partition,
     a_prediction_with_another_key,
     a_lost_trace,
+    a_lost_header,
+    the_header_of_another,
     a_changed_outcome,
     a_lost_outcome,
     a_label_in_two_outcomes,

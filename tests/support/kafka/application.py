@@ -24,7 +24,7 @@ from tests.support.kafka.topics import read_topic
 from tests.support.kafka.waiting import DEADLINE_S
 from tests.support.rows import Read, Sent
 
-Section: TypeAlias = Mapping[str, Any] | str
+Section: TypeAlias = Mapping[str, Any] | list[str] | str
 """A section of a configuration file."""
 
 SESSION_TIMEOUT_MS = 6_000

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stream_app.backends.clock import ManualClock
-from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
+from stream_app.pipeline.batch import open_batch
+from stream_app.pipeline.carried_headers import MAX_TRACE_BYTES, is_trace
 from stream_app.record_columns import RawRecords
 from stream_app.records import UNREADABLE_HEADERS, Header
 from stream_app.serialization.decode import DecodeLimits
@@ -70,7 +71,7 @@ def test_records_with_dropped_traces_are_counted() -> None:
     )
     labels = _records({0: UNREADABLE_HEADERS, 2: [trace], 5: [("traceparent", b"9")]})
     batch = open_batch(examples, labels, DecodeLimits(), NameList())
-    assert batch.dropped_traces == 3
+    assert batch.carried.dropped_traces == 3
     carried = {position for position in range(14) if batch.traces(np.array([position], np.int32))}
     found = {(int(batch.merged.sides[position]), int(batch.merged.rows[position])) for position in carried}
     assert found == {(0, 0), (0, 4), (1, 2)}

@@ -12,6 +12,7 @@ from stream_app.worker.reports.events.base import Event, Handler, Handlers, on
 from stream_app.worker.reports.events.batches import (
     BatchCommitted,
     DeadLettersWritten,
+    HeadersDropped,
     IdsErased,
     RecordsMisplaced,
     StreamsResumed,
@@ -82,6 +83,7 @@ __all__ = [
     "Handler",
     "Handlers",
     "Hanging",
+    "HeadersDropped",
     "IdsErased",
     "LabelsMissing",
     "LabelsReturned",

@@ -87,3 +87,15 @@ class TracesDropped(TaskEvent):
     """Records since the last such line whose `traceparent` was dropped. Logged at most once a minute."""
 
     records: int
+
+
+@event(
+    "headers-dropped",
+    WARNING,
+    " task={task} records={records}: a header of pass_headers is above 256 bytes, is above 1,024 bytes with the "
+    "others, or is there twice",
+)
+class HeadersDropped(TaskEvent):
+    """Examples since the last such line with a dropped header of `pass_headers`. Logged at most once a minute."""
+
+    records: int
