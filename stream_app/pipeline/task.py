@@ -291,7 +291,7 @@ class Task:
         settings = self.settings.of_stream(name)
         if settings.columns and features != settings.features:
             raise StateError(f"it has {features} features, its columns have {settings.features}")
-        stream = self._streams.open(name, settings, features)
+        stream = self._streams.open(name, settings, features, is_loaded=True)
         load_stream(stream, core, pending, closed)
         stream.is_new = False
 
