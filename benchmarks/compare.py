@@ -18,6 +18,7 @@ from rich.progress import track
 
 from ops.keeper import KeptProcess
 from ops.local_kafka.cluster import start as start_kafka
+from ops.local_kafka.processes import KAFKA_JVM
 from stream_app.terminal import Terminal
 
 HERE = Path(__file__).parents[1]
@@ -162,7 +163,7 @@ def on_kafka(other: Path, servers: str, number: int) -> tuple[float, float, floa
 def pairs(other: Path, row: str, count: int) -> Iterator[tuple[float, float, float]]:
     """Yield this checkout's microseconds, the other's, and their ratio; the first pair compiles, and is left out."""
     if row == WORKER:
-        with start_kafka(1) as kafka:
+        with start_kafka(1, jvm=KAFKA_JVM) as kafka:
             on_kafka(other, kafka.bootstrap_servers, 0)
             for number in range(1, count + 1):
                 yield on_kafka(other, kafka.bootstrap_servers, number)

@@ -63,6 +63,7 @@ class MarkKind(IntEnum):
     PROMOTE = 1
     RESUME = 2
     ERASE = 3
+    DECIDE = 4
 
 
 class OutcomeKind(IntEnum):
@@ -119,6 +120,7 @@ class Reason(IntEnum):
     STREAM_STOPPED = 16
     BAD_COLUMN = 17
     MOVED_STREAM = 18
+    UNKNOWN_COSTS = 19
 
     @property
     def text(self) -> str:
@@ -206,13 +208,18 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A control record: `advance` has a `time_ms`, `promote` a `learner`, `erase` has `digests`, `resume` nothing."""
+    """A control record: `advance` has a `time_ms`, `promote` a `learner`, `erase` has `digests`, `resume` nothing.
+
+    `decide` has a `threshold_kind`, a `ThresholdKind` in small letters, and the number of the threshold if it has one.
+    """
 
     stream: str
     kind: MarkKind
     time_ms: int | None = None
     learner: str | None = None
     digests: str | None = None
+    threshold_kind: str | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,10 @@ class Verdict(NamedTuple):
 
 
 def runs(short: int = SHORT, names: Sequence[str] = ()) -> Iterator[tuple[Run, int]]:
-    """Yield each run, or those of these names, with two learners, and its repetitions; a short run has `short`."""
+    """Yield each run, or those of these names, with two learners, and its repetitions.
+
+    A short run, and each run that is named, has `short`.
+    """
     experiments = {experiment.name: experiment for experiment in load_all()}
     for name, repetitions in RUNS:
         if names and name not in names:
@@ -86,7 +89,7 @@ def runs(short: int = SHORT, names: Sequence[str] = ()) -> Iterator[tuple[Run, i
         experiment = experiments[name.removesuffix(".both")]
         yield (
             Run(two_learners(experiment), "both" if name.endswith(".both") else experiment.varies[0]),
-            short if repetitions == SHORT else repetitions,
+            short if names or repetitions == SHORT else repetitions,
         )
 
 
@@ -204,7 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m study.relay", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="runs; by default all")
-    parser.add_argument("--repetitions", type=int, default=SECOND, help="repetitions of the short runs")
+    parser.add_argument(
+        "--repetitions", type=int, default=SECOND, help="repetitions of the short runs, and of those named"
+    )
     parser.add_argument("--store", type=Path, default=STORE, help="folder of finished repetitions")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file of the figures")
     given = parser.parse_args(arguments)

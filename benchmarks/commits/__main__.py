@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.commits.picture import draw
 from benchmarks.commits.trace import API_KEYS, STEPS, Trace, run, send
 from ops.local_kafka.cluster import start
+from ops.local_kafka.processes import KAFKA_JVM
 from stream_app.terminal import Terminal
 
 PICTURE = Path(__file__).parents[2] / "docs" / "commits.png"
@@ -44,7 +45,7 @@ def main() -> None:
     if arguments.send_to:
         send(arguments.send_to)
         return
-    with start(1) as kafka:
+    with start(1, jvm=KAFKA_JVM) as kafka:
         trace = run(kafka)
     _print(trace)
     draw(trace, PICTURE)

@@ -25,6 +25,7 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.rows import Row, below
 from ops.keeper import KeptProcess, temporary_folder
 from ops.local_kafka.cluster import start as start_kafka
+from ops.local_kafka.processes import KAFKA_JVM
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.partitioner import partition_of
 from stream_app.cli.topic_setup import create_topics
@@ -333,7 +334,7 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 def measure(events: int = EVENTS, kills: int = KILLS, updates: int = UPDATES) -> Result:
     """Measure joins, leaves and kills of a third worker, and rolling updates of three, on a local broker."""
-    with start_kafka(1) as kafka, temporary_folder("areba-rebalances-") as folder:
+    with start_kafka(1, jvm=KAFKA_JVM) as kafka, temporary_folder("areba-rebalances-") as folder:
         settings = _configuration(kafka.bootstrap_servers)
         (folder / "areba.yaml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
         config = Config.model_validate(settings)

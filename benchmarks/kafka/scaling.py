@@ -20,6 +20,7 @@ from benchmarks.peers.inputs import tiled
 from benchmarks.rows import Row
 from benchmarks.way import DELAY_EXAMPLES
 from ops.local_kafka.cluster import start as start_kafka
+from ops.local_kafka.processes import KAFKA_JVM
 from stream_app.arrays import Floats
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -175,7 +176,7 @@ def rows() -> list[Row]:
     """Return two rows for each case; CPU times have the ratio to the first case."""
     table: list[Row] = []
     base_us = 0.0
-    with start_kafka(1) as kafka:
+    with start_kafka(1, jvm=KAFKA_JVM) as kafka:
         for number, (name, case) in enumerate(CASES.items()):
             prefix = f"scaling{number}."
             config = configuration(case, kafka.bootstrap_servers, prefix)

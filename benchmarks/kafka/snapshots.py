@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks.rows import Row, at_most, below
 from ops.local_kafka.cluster import start as start_kafka
+from ops.local_kafka.processes import KAFKA_JVM
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -233,7 +234,7 @@ def _back(servers: str, name: str) -> list[Row]:
 
 def rows() -> list[Row]:
     """Measure cost, restore and memory on a local broker."""
-    with start_kafka(1) as kafka:
+    with start_kafka(1, jvm=KAFKA_JVM) as kafka:
         servers = kafka.bootstrap_servers
         return [*_cost(servers), *_back(servers, "ten"), *_back(servers, "mnist")]
 

@@ -7,28 +7,26 @@ whose CPU time is measured from the moment when the member has joined the group 
 import json
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
 from types import MappingProxyType
-from typing import NamedTuple
 
-import numpy as np
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.kafka.own_process import last_line_of
+from benchmarks.peers import programs as peer
 from benchmarks.peers.inputs import tiled
-from benchmarks.peers.measurement import cpu_s
+from benchmarks.peers.latency import RATE, latency, median_of, predictions_of
 from benchmarks.rows import Row, at_most, below
-from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
+from benchmarks.way import DELAY_EXAMPLES, Inputs
 from ops.keeper import KeptProcess, temporary_folder
 from ops.local_kafka.cluster import LocalKafka
 from ops.local_kafka.cluster import start as start_kafka
-from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
+from ops.local_kafka.processes import KAFKA_JVM
+from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -39,9 +37,6 @@ from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.record_columns import OutputRecords, repeated
-from stream_app.records import Label
-from stream_app.serialization import codec
-from stream_app.serialization.encode import encode_examples
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
@@ -65,21 +60,11 @@ LOOP_PRODUCER = MappingProxyType({"queue.buffering.max.messages": 1_000_000, "li
 
 REPETITIONS = 3
 LATENCY_RUNS = 5
-RATE = 2_000
-LATENCY_S = 20.0
-WARM_S = 8.0
-"""The first seconds of a latency run do not count: the broker and the worker have just started."""
-
 LIMIT_S = 120.0
 """The longest time that a run may take."""
 
-STOP_S = 30.0
-"""Time for a worker to stop: it ends its round and leaves the group."""
-
 P50_MS, P99_MS, WORKER_CORES, BROKER_CORES = 12.0, 35.0, 0.2, 0.45
 """Goals of the latency runs."""
-
-POLL_S = 0.02
 
 
 def configuration(servers: str, prefix: str, instance: str = "worker-1") -> Config:
@@ -240,137 +225,31 @@ def _throughput(servers: str) -> list[Row]:
 # Latency --------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _worker(config: Config) -> Iterator[KeptProcess]:
-    """Run a worker process during the block, as users run it."""
-    with temporary_folder("areba-bench-") as folder:
-        file = folder / "bench.json"
-        file.write_text(
-            json.dumps(
-                config.model_dump(mode="json", exclude={"learners"}) | {"learners": {"areba": {"method": "areba"}}}
-            )
-        )  # JSON is YAML
-        command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(file)]
-        process = KeptProcess(command, stderr=subprocess.DEVNULL)
-        try:
-            yield process
-        finally:
-            process.end(STOP_S)
-
-
-class _Run(NamedTuple):
-    """Figures of one run: latencies in milliseconds, CPU seconds in a second of the worker and of the broker."""
-
-    p50_ms: float
-    p99_ms: float
-    worker_cores: float
-    broker_cores: float
-
-
 def _latency(kafka: LocalKafka) -> list[Row]:
-    runs = [_latency_run(kafka, f"latency{number}.") for number in range(LATENCY_RUNS)]
-    found = _Run(*(median(figures) for figures in zip(*runs, strict=True)))
+    """Measure new applications on the broker at a steady rate."""
+    runs = []
+    with temporary_folder("areba-bench-") as folder:
+        for number in range(LATENCY_RUNS):
+            name = f"latency{number}"
+            config = peer.configuration(kafka.bootstrap_servers, name, f"{name}.")
+            create_topics(config, 1, 1)
+            (folder / name).mkdir()
+            command = peer.areba(config, folder / name).command
+            runs.append(latency(kafka, KeptProcess([*command], stderr=subprocess.DEVNULL), predictions_of(config)))
+    found = median_of(runs)
     what = f"{RATE:,} examples and labels a second, median of {LATENCY_RUNS} runs"
     sent = f"{what}: example sent to prediction readable (read_committed)"
     return [
         below(f"{sent}, p50", 30, found.p50_ms, "ms", P50_MS),
         below(f"{sent}, p99", 30, found.p99_ms, "ms", P99_MS),
-        below(f"{what}: CPU of the worker", 30, found.worker_cores, "cores", WORKER_CORES),
+        below(f"{what}: CPU of the worker", 30, found.program_cores, "cores", WORKER_CORES),
         below(f"{what}: CPU of the broker", 30, found.broker_cores, "cores", BROKER_CORES),
     ]
 
 
-def _latency_run(kafka: LocalKafka, prefix: str) -> _Run:
-    """Run a new application on the broker at a steady rate."""
-    servers = kafka.bootstrap_servers
-    config = configuration(servers, prefix)
-    create_topics(config, 1, 1)
-    seen: dict[str, float] = {}
-    stop = threading.Event()
-    reader = KafkaCluster(servers).reader(TopicPartition(config.topics.predictions, 0))
-    thread = threading.Thread(target=_read, args=(reader, seen, stop))
-    thread.start()
-    try:
-        with _worker(config) as process:
-            meter = _CpuMeter(process.pid, kafka.pid(1))
-            sent = _send_at_rate(servers, config, seen, meter)
-            deadline = time.monotonic() + LIMIT_S
-            while len(seen) < len(sent) + 1 and time.monotonic() < deadline:
-                time.sleep(POLL_S)
-    finally:
-        stop.set()
-        thread.join()
-        reader.close()
-    first = min(sent.values()) + WARM_S
-    delays = [seen[name] - when for name, when in sent.items() if when >= first and name in seen]
-    p50, p99 = (float(value) * 1000 for value in np.percentile(delays, (50, 99)))
-    return _Run(p50, p99, *meter.cores())
-
-
-class _CpuMeter:
-    """Measures the CPU time of the worker and of the broker while records are sent."""
-
-    def __init__(self, *processes: int) -> None:
-        self._processes = processes
-        self._marks: list[tuple[float, ...]] = []
-
-    def mark(self) -> None:
-        """Begin or end the measurement."""
-        self._marks.append((time.monotonic(), *map(cpu_s, self._processes)))
-
-    def cores(self) -> tuple[float, ...]:
-        """Return the CPU seconds in a second, of each process, from the first mark to the last."""
-        seconds, *used = (last - first for first, last in zip(self._marks[0], self._marks[-1], strict=True))
-        return tuple(value / seconds for value in used)
-
-
-def _send_at_rate(servers: str, config: Config, seen: dict[str, float], meter: _CpuMeter) -> dict[str, float]:
-    """Send examples at a steady rate, and labels a tenth of a second later; return when each was sent, by id."""
-    sender = KafkaSender(servers, {"linger.ms": "2"})
-    stream = fraud(int(RATE * LATENCY_S))
-    values = encode_examples("fraud", [f"e{number}" for number in range(len(stream.labels))], stream.examples)
-    probe = encode_examples("fraud", ["probe"], stream.examples[:1])[0]
-    sender.send(config.topics.examples, b"fraud", probe, int(time.time() * 1000))
-    sender.flush(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
-    while "probe" not in seen:  # the worker is running
-        if time.monotonic() > deadline:
-            raise TimeoutError("the worker did not predict the probe")
-        time.sleep(POLL_S)
-    sent: dict[str, float] = {}
-    begin = time.monotonic()
-    late = int(RATE * 0.1)
-    for number, value in enumerate(values):
-        if number == RATE * WARM_S:
-            meter.mark()
-        due = begin + number / RATE
-        while (wait := due - time.monotonic()) > 0:
-            time.sleep(min(wait, 0.001))
-        sent[f"e{number}"] = time.monotonic()
-        now = int(time.time() * 1000)
-        sender.send(config.topics.examples, b"fraud", value, now)
-        if number >= late:
-            label = Label("fraud", f"e{number - late}", int(stream.labels[number - late]))
-            sender.send(config.topics.labels, b"fraud", codec.encode(label), now)
-    meter.mark()
-    sender.flush(LIMIT_S)
-    sender.close()
-    return sent
-
-
-def _read(reader: LogReader, seen: dict[str, float], stop: threading.Event) -> None:
-    """Record when each prediction could be read."""
-    while not stop.is_set():
-        fetched = reader.poll(1000, POLL_S)
-        if fetched is not None:
-            now = time.monotonic()
-            for record in codec.decode_many([value or b"" for value in fetched.records.values]):
-                seen[record.id] = now  # type: ignore[union-attr]  # predictions
-
-
 def rows() -> list[Row]:
     """Measure throughput and latency on a local broker."""
-    with start_kafka(1) as kafka:
+    with start_kafka(1, jvm=KAFKA_JVM) as kafka:
         return [*_throughput(kafka.bootstrap_servers), *_latency(kafka)]
 
 

@@ -15,6 +15,7 @@ from stream_app.config import Config
 JAVA = Path(__file__).with_name("java")
 QUIX = "quixstreams==3.28.1"
 BUILD_S = 600.0
+STREAMS_JOIN = "areba.peers.StreamsJoin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,15 @@ class Program:
     prepare: Callable[[str, str, Path], Run]
 
 
-def configuration(servers: str, name: str) -> Config:
-    """Return areba's configuration with all defaults: one stream of 30 features, one learner."""
+def configuration(servers: str, name: str, inputs: str = "peers.") -> Config:
+    """Return areba's configuration with all defaults: one stream of 30 features, one learner.
+
+    `inputs` is the beginning of the names of the input topics.
+    """
     return Config.model_validate(
         {
             "application": {"id": name},
-            "kafka": {"bootstrap_servers": servers, "input_prefix": "peers.", "output_prefix": f"{name}."},
+            "kafka": {"bootstrap_servers": servers, "input_prefix": inputs, "output_prefix": f"{name}."},
             "learners": {"areba": {"method": "areba"}},
             "streams": {STREAM: {"features": 30, "learning_rate": 0.0001}},
             "worker": {"http_port": 0},
@@ -63,7 +67,11 @@ def configuration(servers: str, name: str) -> Config:
 
 
 def _areba(servers: str, name: str, folder: Path) -> Run:
-    config = configuration(servers, name)
+    return areba(configuration(servers, name), folder)
+
+
+def areba(config: Config, folder: Path) -> Run:
+    """Return areba with this configuration; a folder gets its file."""
     file = folder / "areba.yaml"
     file.write_text(config.model_dump_json(exclude_defaults=True), encoding="utf-8")  # JSON is YAML
     command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(file)]
@@ -81,10 +89,14 @@ def _script(python: Path, script: str, *, has_state: bool = False) -> Callable[[
 
 def _java(classes: str, main: str) -> Callable[[str, str, Path], Run]:
     def prepare(servers: str, name: str, folder: Path) -> Run:
-        command = ["java", "-cp", classes, main, servers, EXAMPLES_BY_ID, LABELS_BY_ID, name, str(folder)]
-        return Run(command, (name,))
+        return java(classes, main, servers, (EXAMPLES_BY_ID, LABELS_BY_ID), name, folder)
 
     return prepare
+
+
+def java(classes: str, main: str, servers: str, inputs: tuple[str, str], output: str, folder: Path, *more: str) -> Run:
+    """Return a Java program that joins these inputs; `more` are further arguments."""
+    return Run(["java", "-cp", classes, main, servers, *inputs, output, str(folder), *more], (output,))
 
 
 def _build(command: Sequence[str], folder: Path) -> None:
@@ -95,7 +107,7 @@ def _build(command: Sequence[str], folder: Path) -> None:
         raise RuntimeError(f"{command[0]} ended with status {done.returncode}: {(done.stdout + done.stderr)[-2_000:]}")
 
 
-def _built_java(folder: Path) -> str:
+def built_java(folder: Path) -> str:
     """Build the Java programs with Maven, and return their class path."""
     project = folder / "java"
     shutil.copytree(JAVA, project)
@@ -111,15 +123,14 @@ def _installed_quix(folder: Path) -> Path:
     return python
 
 
-def programs(folder: Path, pairs: int, pairs_of_quix: int) -> Mapping[str, Program]:
-    """Build all programs in a folder, and return them by their names."""
-    classes = _built_java(folder)
+def programs(folder: Path, classes: str, pairs: int, pairs_of_quix: int) -> Mapping[str, Program]:
+    """Return all programs by their names; `classes` are those that were built (`built_java`)."""
     loops = "join by a dictionary, no learning"
     found = (
         Program("areba", "join, predict, learn, evaluate", 2, pairs, _areba),
         Program("plain Python", loops, 2, pairs, _script(Path(sys.executable), "python_loop.py")),
         Program("plain Java", loops, 2, pairs, _java(classes, "areba.peers.PlainLoop")),
-        Program("Kafka Streams", "join, no learning", 1, pairs, _java(classes, "areba.peers.StreamsJoin")),
+        Program("Kafka Streams", "join, no learning", 1, pairs, _java(classes, STREAMS_JOIN)),
         Program(
             "Quix Streams",
             "join, no learning",

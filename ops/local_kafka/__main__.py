@@ -47,7 +47,7 @@ def up(brokers: int, folder: Path) -> None:
             running = f"Apache Kafka {processes.version_of(pid)} already runs in {folder}, at {plan.bootstrap_servers}"
             say(f"{running}, with the data that it has", err=True)  # standard output may be filtered for `export`
         else:
-            kafka = LocalKafka(folder, prepare_plan(folder, brokers), library, temporary=False)
+            kafka = LocalKafka(folder, prepare_plan(folder, brokers), library, processes.FRUGAL_JVM, temporary=False)
             with ExitStack() as undo:
                 undo.callback(kafka.stop)
                 kafka.launch()

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,7 @@ from typing import Self
 from ops.local_kafka import processes
 from ops.local_kafka.jars import kafka_jars
 from ops.local_kafka.plan import HOST, BrokerPorts, ClusterPlan, free_ports, new_cluster_id
-from ops.local_kafka.processes import POLL_INTERVAL_S, READY_TIMEOUT_S
+from ops.local_kafka.processes import FRUGAL_JVM, POLL_INTERVAL_S, READY_TIMEOUT_S
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
 
@@ -36,14 +37,16 @@ class LocalKafka:
         folder: The folder with everything that the cluster keeps.
         plan: Its id and its ports.
         library: The folder with Kafka's jars.
+        jvm: The options of each broker's Java.
         temporary: Whether the folder is removed when the cluster ends.
     """
 
-    def __init__(self, folder: Path, plan: ClusterPlan, library: Path, *, temporary: bool) -> None:
+    def __init__(self, folder: Path, plan: ClusterPlan, library: Path, jvm: Sequence[str], *, temporary: bool) -> None:
         self.folder = folder
         self.plan = plan
         self._temporary = temporary
         self._library = library
+        self._jvm = jvm
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._keeper: subprocess.Popen[bytes] | None = None
 
@@ -71,7 +74,7 @@ class LocalKafka:
         """
         processes.prepare_folders(self.folder, self.plan, self._library)
         for broker in self.plan.brokers:
-            self._processes[broker.node] = processes.spawn(self.folder, broker.node, self._library)
+            self._processes[broker.node] = processes.spawn(self.folder, broker.node, self._library, self._jvm)
         self.wait_ready()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -109,7 +112,7 @@ class LocalKafka:
     def restart(self, *brokers: int) -> None:
         """Start killed brokers again, with their ports and data, and wait until they have joined the cluster."""
         for broker in brokers:
-            self._processes[broker] = processes.spawn(self.folder, broker, self._library)
+            self._processes[broker] = processes.spawn(self.folder, broker, self._library, self._jvm)
         self.wait_ready()
 
     def pid(self, broker: int) -> int:
@@ -137,19 +140,20 @@ class LocalKafka:
         self.stop()
 
 
-def start(brokers: int = 1, folder: Path | None = None) -> LocalKafka:
+def start(brokers: int = 1, folder: Path | None = None, jvm: Sequence[str] = FRUGAL_JVM) -> LocalKafka:
     """Start a cluster that ends with this process at the latest.
 
     Args:
         brokers: The number of brokers, 1 to 3; topics and transactions are replicated to all.
         folder: The folder for its data; None: a temporary folder, which is removed in the end.
+        jvm: The options of each broker's Java; benchmarks use `KAFKA_JVM`, as users have it.
 
     Raises:
         ConfigurationError: Java or Maven is missing, or the cluster did not start.
     """
     library = kafka_jars()
     target = Path(tempfile.mkdtemp(prefix="areba-kafka-")) if folder is None else folder.absolute()
-    kafka = LocalKafka(target, prepare_plan(target, brokers), library, temporary=folder is None)
+    kafka = LocalKafka(target, prepare_plan(target, brokers), library, jvm, temporary=folder is None)
     with ExitStack() as undo:
         undo.callback(kafka.stop)
         kafka.end_with_this_process()

@@ -30,6 +30,20 @@ STOP_TIMEOUT_S = 15.0
 
 POLL_INTERVAL_S = 0.1
 
+FRUGAL_JVM = ("-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For tests and demos, which start many brokers: they are ready sooner, and slower once they are warm."""
+
+KAFKA_JVM = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+"""For benchmarks: the options with which Kafka's own scripts start a broker."""
+
 
 def prepare_folders(folder: Path, plan: ClusterPlan, library: Path) -> None:
     """Write every broker's settings and format its data folder, unless that is formatted already.
@@ -44,7 +58,7 @@ def prepare_folders(folder: Path, plan: ClusterPlan, library: Path) -> None:
         properties = folder / f"broker-{broker.node}.properties"
         properties.write_text("".join(lines), encoding="utf-8")
         if not (data / "meta.properties").exists():
-            command = [*_java(library, folder, broker.node), "kafka.tools.StorageTool", "format"]
+            command = [*_java(library, folder, broker.node, FRUGAL_JVM), "kafka.tools.StorageTool", "format"]
             command += ["-t", plan.cluster_id, "-c", str(properties), "--ignore-formatted"]
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -70,13 +84,10 @@ def _write_pid(folder: Path, node: int, pid: int) -> None:
     (folder / f"broker-{node}.pid").write_text(f"{pid}\n", encoding="utf-8")
 
 
-def _java(library: Path, folder: Path, node: int) -> list[str]:
+def _java(library: Path, folder: Path, node: int, jvm: Sequence[str]) -> list[str]:
     return [
         "java",
-        "-Xms256m",
-        "-XX:TieredStopAtLevel=1",
-        "-Xmx512m",
-        "-XX:+UseSerialGC",
+        *jvm,
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:-UsePerfData",
         "-Djava.awt.headless=true",
@@ -87,12 +98,12 @@ def _java(library: Path, folder: Path, node: int) -> list[str]:
     ]
 
 
-def spawn(folder: Path, node: int, library: Path) -> "subprocess.Popen[bytes]":
+def spawn(folder: Path, node: int, library: Path, jvm: Sequence[str] = FRUGAL_JVM) -> "subprocess.Popen[bytes]":
     """Start a broker and record its process. It has a separate session, so that Ctrl-C does not reach it."""
     properties = folder / f"broker-{node}.properties"
     with (folder / f"broker-{node}.out").open("ab") as output:
         process = subprocess.Popen(
-            [*_java(library, folder, node), "kafka.Kafka", str(properties)],
+            [*_java(library, folder, node, jvm), "kafka.Kafka", str(properties)],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -37,6 +37,7 @@ REASONS: Mapping[Reason, str] = {
     "label: `join.ttl_ms`, or `join.max_waiting_...` if too many labels waited. A closed example is known for "
     "`join.closed_ttl_ms`, at most `join.max_closed_per_stream` of them.",
     Reason.UNKNOWN_LEARNER: "A `promote` mark names a learner that the stream does not have.",
+    Reason.UNKNOWN_COSTS: "A `decide` mark has the threshold `costs`, and the stream has no `costs`.",
     Reason.WRONG_KEY: "The key of the record is not the name of its stream.",
     Reason.STREAM_STOPPED: "The breaker had stopped the stream. After `areba resume`, the record can be sent back.",
 }

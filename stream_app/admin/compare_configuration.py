@@ -12,11 +12,12 @@ from stream_app.errors import StateError
 
 
 class _Effect(StrEnum):
-    """What a restart with the new file does about a difference."""
+    """What a restart with the new file does about a difference; what was promoted stays."""
 
     TAKEN_OVER = "taken-over"
     RESTARTS = "restarts"
     REFUSED = "refused"
+    STAYS = "stays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Comparison:
     """A file, compared with the settings in force.
 
     Attributes:
-        differences: The differences: refused ones first, then those that restart learners.
+        differences: The differences: refused ones first, then those that restart learners; last, what stays.
         new: Tasks that have no state yet: they begin with the file as it is.
         problems: By task, why its state cannot be read.
     """
@@ -55,7 +56,7 @@ class Comparison:
             yield f"task {task}: cannot be compared: {problem}"
         if self.new:
             yield f"{_tasks(self.new)}: nothing is committed yet, so any file will do"
-        if not self.differences and not self.problems:
+        if all(one.effect is _Effect.STAYS for one in self.differences) and not self.problems:
             yield "nothing that changes results: all other settings hold after a restart"
 
     def to_plain(self) -> dict[str, Any]:
@@ -93,9 +94,11 @@ def compare(application: Application) -> Comparison:
         )
         for text in found_here.refused:
             found.setdefault((_Effect.REFUSED, text), []).append(number)
+        for text in found_here.kept:
+            found.setdefault((_Effect.STAYS, text), []).append(number)
         for text in found_here.taken_over:
             effect = _Effect.RESTARTS if text in found_here.restarting else _Effect.TAKEN_OVER
             found.setdefault((effect, text), []).append(number)
-    order = [_Effect.REFUSED, _Effect.RESTARTS, _Effect.TAKEN_OVER]
+    order = [_Effect.REFUSED, _Effect.RESTARTS, _Effect.TAKEN_OVER, _Effect.STAYS]
     differences = (_Difference(effect, text, tuple(tasks)) for (effect, text), tasks in found.items())
     return Comparison(tuple(sorted(differences, key=lambda one: order.index(one.effect))), tuple(new), problems)

@@ -20,6 +20,7 @@ class LearnerSummary(NamedTuple):
     stream: str
     learner: str
     champion: bool
+    threshold: str
     method: str
     features: int
     parameters: int
@@ -37,6 +38,7 @@ def learners_of(config: Config, task: int, rebuilt: Rebuilt) -> Iterator[Learner
                 stream,
                 learner,
                 number == known.join.champion,
+                str(known.join.threshold),
                 file.settings.method,
                 file.features,
                 sum(len(array) for name, array in file.state.items() if name == "parameters"),
@@ -49,12 +51,12 @@ def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
     """Return a table of the learners of a task."""
     offsets = pair(rebuilt.offsets)
     title = f"{config.application.id}, task {task} at offsets {offsets}, sequence {rebuilt.sequence}"
-    headings = ("stream", "learner", "method", "digest", "features", "parameters", "updates")
-    result = simple_table(title, headings, ["* champion"], names=4)
+    headings = ("stream", "learner", "threshold", "method", "digest", "features", "parameters", "updates")
+    result = simple_table(title, headings, ["* champion"], names=5)
     for one in learners_of(config, task, rebuilt):
         name = f"{one.learner} *" if one.champion else one.learner
         numbers = (f"{number:,}" for number in (one.features, one.parameters, one.updates))
-        result.add_row(one.stream, name, one.method, one.digest, *numbers)
+        result.add_row(one.stream, name, one.threshold, one.method, one.digest, *numbers)
     return result
 
 

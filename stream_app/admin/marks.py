@@ -1,9 +1,9 @@
 """`areba promote`, `areba resume` and `areba erase`: write a mark among the examples of a stream.
 
-From a `promote` mark on, a challenger is the champion. From a `resume` mark on, a stopped stream continues. At an
-`erase` mark, the task forgets the examples that the mark names. A mark is
-an input record like any other, so it takes effect at one position in the order of records, and at the same position
-whenever the stream is processed again. This takes two things:
+From a `promote` mark on, a challenger is the champion; from a `decide` mark on, another threshold decides. From a
+`resume` mark on, a stopped stream continues. At an `erase` mark, the task forgets the examples that the mark names. A
+mark is an input record like any other, so it takes effect at one position in the order of records, and at the same
+position whenever the stream is processed again. This takes two things:
 
     partition   the mark is written to the partition of the stream's own records, which their key decides; in another
                 partition it would change another model
@@ -24,7 +24,7 @@ from stream_app.backends.base import Cluster, Sender, TopicPartition
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import partitions_of
 from stream_app.backends.reading import READ_TIMEOUT_S, rows_of
-from stream_app.config import Config, or_nearest
+from stream_app.config import Config, ThresholdSettings, or_nearest, read_threshold
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Mark, MarkKind
 from stream_app.serialization import codec
@@ -65,10 +65,37 @@ def promote(
         DeliveryError: The broker did not accept the mark.
     """
     _check_names(application.config, stream, learner)
-    place = _place(application, stream, partition)
-    time_ms = _time_ms(application, place, stream)
-    _send(application, sender, place, Mark(stream, MarkKind.PROMOTE, learner=learner), time_ms)
-    return place, _written(sender, place)[0]
+    return _write(application, sender, Mark(stream, MarkKind.PROMOTE, learner=learner), partition)
+
+
+def decide(
+    application: Application, sender: Sender, stream: str, threshold: str, partition: int | None = None
+) -> tuple[TopicPartition, int, ThresholdSettings]:
+    """Write the mark from which on another threshold decides the classes of a stream.
+
+    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
+    default partitioner chooses it.
+
+    Args:
+        application: The application.
+        sender: Writes the mark.
+        stream: The stream.
+        threshold: As the setting `threshold` of the stream would have it, such as `probability: 0.3`.
+        partition: The partition of the stream's records.
+
+    Returns:
+        The partition and the offset of the mark, and the threshold.
+
+    Raises:
+        ConfigurationError: There is no such stream or partition, the stream cannot have the threshold, or the partition
+            never had a record.
+        UnknownOutcomeError: The broker did not answer in time.
+        DeliveryError: The broker did not accept the mark.
+    """
+    _check_stream(application.config, stream)
+    wanted = read_threshold(threshold, stream, application.config)
+    mark = Mark(stream, MarkKind.DECIDE, threshold_kind=wanted.kind.text, threshold=wanted.value)
+    return *_write(application, sender, mark, partition), wanted
 
 
 def resume(application: Application, sender: Sender, stream: str) -> Sequence[_Resumed]:
@@ -148,6 +175,13 @@ def _checked_digest(stream: str, id_: str) -> str:
     return id_digest(stream, id_)
 
 
+def _write(application: Application, sender: Sender, mark: Mark, partition: int | None) -> tuple[TopicPartition, int]:
+    """Write a mark after the last example of the stream's partition; return the partition and the mark's offset."""
+    place = _place(application, mark.stream, partition)
+    _send(application, sender, place, mark, _time_ms(application, place, mark.stream))
+    return place, _written(sender, place)[0]
+
+
 def _send(application: Application, sender: Sender, place: TopicPartition, mark: Mark, time_ms: int) -> None:
     """Write a mark."""
     value = codec.encode(mark, application.wire_format)
@@ -189,8 +223,9 @@ def _time_ms(application: Application, place: TopicPartition, stream: str) -> in
     low, high = application.cluster.watermarks(place)
     if not high:
         raise ConfigurationError(
-            f"{place.topic}[{place.partition}] has never had a record: to start with another champion, set "
-            f"streams.{stream}.champion; if the records of {stream} are in another partition, name this partition"
+            f"{place.topic}[{place.partition}] has never had a record: to start with another champion or threshold, "
+            f"set streams.{stream}.champion or streams.{stream}.threshold; if the records of {stream} are in another "
+            "partition, name this partition"
         )
     now_ms, look = application.clock.now_ms(), FIRST_LOOK_RECORDS
     while True:

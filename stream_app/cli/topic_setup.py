@@ -1,7 +1,7 @@
 """Create the missing topics of an application, and check the settings of all topics."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stream_app.admin.models import Application
@@ -46,13 +46,13 @@ def create_topics(
         ttl_ms=config.join.ttl_ms,
         retention_ms=retention_ms,
     )
+    existing = _check(config, cluster, wanted)  # before anything is created beside topics that cannot stay so
+    if retention_ms is not None:
+        inputs = [existing[name] for name in config.topics.inputs if name in existing]
+        if lines := list(differences(inputs, input_times(config.join.ttl_ms, retention_ms))):
+            raise TopicError(lines)
     cluster.create(wanted, replication)
     found = check_topics(config, cluster)
-    if retention_ms is not None:
-        inputs = [found[name] for name in config.topics.inputs]
-        lines = list(differences(inputs, input_times(config.join.ttl_ms, retention_ms)))
-        if lines:
-            raise TopicError(lines)
     warn_of_topics(config, found)
     return [f"{name}: {topic.partitions} partitions" for name, topic in found.items()]
 
@@ -92,10 +92,15 @@ def check_topics(config: Config, cluster: Cluster) -> Mapping[str, TopicInfo]:
     Raises:
         TopicError: A topic is missing or has wrong settings; one line for each fault.
     """
+    return _check(config, cluster, ())
+
+
+def _check(config: Config, cluster: Cluster, planned: Sequence[TopicInfo]) -> Mapping[str, TopicInfo]:
+    """Check the topics as they will be once those that are planned and missing are created."""
     found = cluster.topics(config.topics)
     progress = found.get(config.topics.progress)
     lines = topic_plan.check(
-        found,
+        {topic.name: topic for topic in planned} | dict(found),
         config.topics,
         max_clock_lead_ms=config.join.max_clock_lead_ms,
         max_record_bytes=config.limits.max_record_bytes,

@@ -14,7 +14,7 @@ from stream_app.config.compatibility import Running, changes, must_restart
 from stream_app.config.decision_settings import CostSettings, ThresholdSettings, threshold_of
 from stream_app.config.drift_settings import MIN_WINDOW_EXAMPLES, DriftSettings
 from stream_app.config.learner_settings import METHODS, LearnerSettings, has_setting, is_own
-from stream_app.config.loading import DEFAULT, Effective, effective, load
+from stream_app.config.loading import DEFAULT, Effective, effective, load, read_threshold
 from stream_app.config.messages import or_nearest
 from stream_app.config.methods import METHOD_FACTS
 from stream_app.config.settings import BreakerSettings, Config
@@ -66,5 +66,6 @@ __all__ = [
     "load",
     "must_restart",
     "or_nearest",
+    "read_threshold",
     "threshold_of",
 ]

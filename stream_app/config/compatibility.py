@@ -1,11 +1,12 @@
 """What may change between two configurations of a running application."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stream_app.config.column_settings import ColumnSettings, columns_as_list, is_growth
+from stream_app.config.decision_settings import ThresholdSettings
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.task_settings import StreamSettings, TaskSettings
 from stream_app.config.values import Change
@@ -16,6 +17,7 @@ _REMEDY = (
 )
 
 _HOLDS = "holds from now on"
+_PROMOTED = "was promoted, and stays until the threshold of the file changes"
 _RESTARTS = "starts again"
 _GROWS = "keeps what was learned; the weights of new features begin at 0"
 _CANNOT_SHRINK = (
@@ -31,11 +33,13 @@ class Running(NamedTuple):
         features: Number of features of an example; 0 when no example has come.
         champion: The present champion.
         awaited: Learners that, as champion, predicted examples that still wait for a label.
+        threshold: The threshold in force.
     """
 
     features: int
     champion: str
     awaited: frozenset[str]
+    threshold: ThresholdSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,12 @@ class Changes:
         taken_over: One line for each difference that takes effect.
         refused: One line for each difference that a running application cannot take over; if it is empty, the new
             settings may be used.
+        kept: One line for each promoted threshold that stays, although the file has another one.
     """
 
     taken_over: tuple[str, ...]
     refused: tuple[str, ...]
+    kept: tuple[str, ...] = ()
 
     @property
     def restarting(self) -> tuple[str, ...]:
@@ -79,14 +85,22 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     taken += [f"serialization.writer_schemas: {schema_id} is new" for schema_id in others]
     refused += _renamed_schemas(old, new)
     streams_of: dict[_StreamChange, list[str]] = {}
+    kept_of: dict[str, list[str]] = {}
     for name, now in running.items():
         one, two = (settings.of_stream(name) for settings in (old, new))
         for change in _stream_changes(one, two, now):
             streams_of.setdefault(change, []).append(name)
+        if one.threshold == two.threshold != now.threshold:
+            kept_of.setdefault(f"{now.threshold}, and the file has {two.threshold}", []).append(name)
     for change, names in sorted(streams_of.items()):
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        (refused if change.is_refused else taken).append(f"{change.text} (streams: {shown}) {change.outcome}")
-    return Changes(tuple(taken), tuple(refused))
+        (refused if change.is_refused else taken).append(f"{change.text} {_among(names)} {change.outcome}")
+    kept = (f"threshold: {text} {_among(names)} {_PROMOTED}" for text, names in sorted(kept_of.items()))
+    return Changes(tuple(taken), tuple(refused), tuple(kept))
+
+
+def _among(names: Sequence[str]) -> str:
+    """Return the names of streams for a line, or some of them."""
+    return f"(streams: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''})"
 
 
 def _renamed_schemas(old: TaskSettings, new: TaskSettings) -> Iterator[str]:
@@ -162,7 +176,9 @@ def _decision_changes(old: StreamSettings, new: StreamSettings, now: Running) ->
         )
         yield _StreamChange(f"costs: {old.costs or 'none'} -> {new.costs or 'none'}", outcome, new.costs is None)
     if old.threshold != new.threshold:
-        yield _StreamChange(f"threshold: {old.threshold} -> {new.threshold}", _HOLDS, False)
+        is_promoted = new.threshold == now.threshold
+        before, outcome = (old.threshold, "holds already: it was promoted") if is_promoted else (now.threshold, _HOLDS)
+        yield _StreamChange(f"threshold: {before} -> {new.threshold}", outcome, False)
     if old.drift != new.drift:
         yield _StreamChange(f"drift: {old.drift or 'none'} -> {new.drift or 'none'}", _HOLDS, False)
 

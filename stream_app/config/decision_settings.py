@@ -93,7 +93,7 @@ def _plain_threshold(value: object) -> object:
 Threshold: TypeAlias = Annotated[ThresholdSettings, BeforeValidator(_plain_threshold)]
 
 
-def threshold_of(kind: str, value: float | None) -> ThresholdSettings:
+def threshold_of(kind: str | None, value: float | None) -> ThresholdSettings:
     """Return a threshold.
 
     Raises:
@@ -101,7 +101,7 @@ def threshold_of(kind: str, value: float | None) -> ThresholdSettings:
     """
     if (value is None) != (kind in {"majority", "costs"}):
         raise ValueError(f"{kind} {'needs a number' if value is None else 'has no number'}")
-    content: Any = _plain_threshold(kind) if value is None else {kind: value}
+    content: Any = _plain_threshold(kind or "") if value is None else {kind: value}
     return ThresholdSettings.model_validate(content)
 
 

@@ -80,7 +80,8 @@ class LearnerSettings(Settings):
         hidden: Units of each of up to 8 hidden layers, each from 1 to 16,384; `[]` is logistic regression.
         l2: Weight of the sum of squared hidden-layer weights in the loss; of all weights without a hidden layer.
         scaler: `standard` scales features by their fading mean and deviation, updated at prediction, to at most 5
-            either way; with `none`, a network takes features as they come, to at most 1e6 either way.
+            either way; with `none`, a network takes features as they come, to at most 1e6 either way,
+            and learns well only if they are of order 1.
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
         options: Options of a user's own learner, passed to its class unchanged.
     """

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from stream_app.config.client_settings import CLIENT_SECTIONS, is_own_file_setting, redact
+from stream_app.config.decision_settings import Threshold, ThresholdSettings, decision_conflicts
 from stream_app.config.learner_settings import METHODS
 from stream_app.config.messages import SettingPath, annotation_at, is_structure, message
 from stream_app.config.settings import Config, ConflictsError
@@ -33,6 +34,7 @@ from stream_app.config.yaml_file import (
     read_file,
 )
 from stream_app.errors import ConfigurationError
+from stream_app.records import ThresholdKind
 
 _FILE_SUFFIX = "_FILE"
 
@@ -77,6 +79,35 @@ def effective(path: Path | None, environment: Mapping[str, str]) -> list[Effecti
     leaves = _leaves(redact(config.model_dump(mode="json")), (), document.data)
     found = (Effective(dotted(key), value, document.source(key) or DEFAULT) for key, value in leaves)
     return [one for one in found if not (one.setting.startswith("streams.") and one.source == DEFAULT)]
+
+
+def read_threshold(text: str, stream: str, config: Config) -> ThresholdSettings:
+    """Return a threshold for a stream from the text that its setting would have: `costs`, or `probability: 0.3`.
+
+    Raises:
+        ConfigurationError: The stream cannot have it; the message is that of the setting. Or the text says nothing,
+            which in a file means `majority`.
+    """
+    path = ("streams", stream, "threshold")
+    try:
+        value = _parsed(path, text)
+        threshold: ThresholdSettings = TypeAdapter(Threshold).validate_python(value)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"threshold: not YAML: {problem_of(error)}") from error
+    except ValidationError as error:
+        faults = [(tuple(map(str, one["loc"])), one) for one in error.errors(include_url=False)]
+        lines = [f"{dotted((path[-1], *at))}: {message(Config, (*path, *at), one)}" for at, one in faults]
+        raise ConfigurationError(lines) from error
+    overrides = config.streams.get(stream)
+    costs, columns = (None, {}) if overrides is None else (overrides.costs, overrides.columns)
+    lines = [
+        f"threshold: {text}" for setting, text in decision_conflicts(threshold, costs, columns) if setting == path[-1]
+    ]
+    if threshold.kind is ThresholdKind.MAJORITY and value != ThresholdKind.MAJORITY.text:
+        lines.append("threshold: is empty; for the class that the learner gives, write majority")
+    if lines:
+        raise ConfigurationError(lines)
+    return threshold
 
 
 def _leaves(data: Mapping[str, Any], path: SettingPath, written: object) -> Iterator[tuple[SettingPath, object]]:

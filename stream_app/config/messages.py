@@ -130,7 +130,7 @@ def is_structure(annotation: Any) -> bool:  # noqa: ANN401  (a type)
 def _choices(root: type[BaseModel], path: SettingPath) -> tuple[str, ...]:
     """Return the words that a setting may have; none where it is not a choice of words."""
     annotation = annotation_at(root, path)
-    return get_args(annotation) if get_origin(annotation) is Literal else ()
+    return tuple(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ()
 
 
 def first_line(error: Exception) -> str:

@@ -5,5 +5,5 @@ learn, evaluate, encode. The same inputs, settings and state give the same bytes
 
 May import `learners`, `join`, `snapshot`, `serialization`, `jit` and `config`. Public: `batch`, `degradation`,
 `drift`, `leftovers`, `merge`, `outputs`, `preparation.preparation`, `prequential`, `steps.routed`, `stream`,
-`stream_state`, `task`, `transaction_bounds`, `watched.label_flow`, `watched.table_use`.
+`stream_state`, `task`, `transaction_bounds`, `watched.feature_sizes`, `watched.label_flow`, `watched.table_use`.
 """

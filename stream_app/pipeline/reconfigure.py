@@ -71,7 +71,7 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
         opened = new.open(stream.name, two, stream.features if added is None else added.width)
         is_same = _dump(before, stream.name) == _dump(after, stream.name)
         _carry_over(stream, opened, origins, added, after.join, same_detector, is_same)
-        if one.threshold != two.threshold:  # otherwise a mark may have changed it
+        if one.threshold != two.threshold:  # otherwise a mark may have changed what is in force
             opened.decide_by(two.threshold)
     return new
 

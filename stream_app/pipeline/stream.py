@@ -203,7 +203,7 @@ class Stream:
         """Return what a change of settings must know."""
         awaited = self.join.awaited_champions()
         names = frozenset(self.learner_names[number] for number in awaited)
-        return Running(self.features, self.learner_names[self.join.champion], names)
+        return Running(self.features, self.learner_names[self.join.champion], names, self.join.threshold)
 
     def guarded(self, number: int) -> tuple[int, int]:
         """Return how often a learner was guarded against values since it was restored: limited examples, refused steps.
@@ -240,11 +240,17 @@ class Stream:
             self.join.champion = self.learner_names.index(str(learner))
         return known
 
-    def decide_by(self, threshold: ThresholdSettings) -> None:
-        """Take another threshold, which counts scores from here on."""
-        self.join.threshold = threshold
-        for alerts in self.alerts:
-            alerts.begin()
+    def decide_by(self, threshold: ThresholdSettings) -> bool:
+        """Take a threshold, and say whether the stream has the costs that it needs.
+
+        A threshold that is in force already changes nothing; another one counts scores from here on.
+        """
+        fits = not threshold.costs or self.settings.costs is not None
+        if fits and threshold != self.join.threshold:
+            self.join.threshold = threshold
+            for alerts in self.alerts:
+                alerts.begin()
+        return fits
 
     def note_amended(self, number: int) -> None:
         """Note that a closed id was corrected; forgotten ids are dropped when there are many."""

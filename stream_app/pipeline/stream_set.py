@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.arrays import NO_LONG, Floats, Integers, Longs
-from stream_app.config import StreamSettings, TaskSettings
+from stream_app.config import StreamSettings, TaskSettings, threshold_of
 from stream_app.jit.memory import address_of
 from stream_app.join.constants import Amendment, OutputKind
 from stream_app.join.input import Segments
@@ -252,45 +252,48 @@ class Streams:
     def stretches(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[_Stretch]:
         """Yield the stretches of a batch; the caller takes each before it asks for the next one.
 
-        After a stretch, its `promote` and `erase` marks are applied: they change what the records after the mark meet.
+        After a stretch, its other marks are applied: they change what the records after the mark meet.
 
         Args:
             batch: The batch.
             streams: int32, the stream of each position; -1: a dead letter.
-            collector: Takes the marks that name no learner, as dead letters.
+            collector: Takes the marks that do not fit their streams, as dead letters.
         """
         positions, which, starts = group_by_stream(streams, len(self))
         begins, ends = starts[:-1].copy(), starts[1:].copy()
         marks = _marks(batch, streams, positions, which, starts)
         while len(which):
             stops, advances, at = ends.copy(), np.full(len(which), NO_LONG), np.zeros(len(which), np.int32)
-            promoted, erasing = [], []
+            applied = []
             for segment, own in marks.items():
                 index, mark = own.pop()
                 stops[segment], at[segment] = index, positions[index]
-                stream = self._streams[which[segment]]
-                if mark.kind is MarkKind.PROMOTE:
-                    promoted.append((stream, mark.learner, int(at[segment])))
-                elif mark.kind is MarkKind.ERASE:
-                    erasing.append((int(which[segment]), ErasedIds(mark.stream, mark.digests or ""), int(at[segment])))
-                elif mark.kind is MarkKind.ADVANCE and stream.match_mark(
-                    Side(int(batch.merged.sides[at[segment]])), int(mark.time_ms or 0)
-                ):
+                number, position = int(which[segment]), int(at[segment])
+                if mark.kind is not MarkKind.ADVANCE:
+                    applied.append((number, mark, position))
+                elif self._streams[number].match_mark(Side(int(batch.merged.sides[position])), int(mark.time_ms or 0)):
                     advances[segment] = int(mark.time_ms or 0)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
                 chosen = which[todo]
                 rest = begins[todo], stops[todo], positions, advances[todo], at[todo]
                 yield _Stretch(chosen, Segments(self._joins[chosen], *rest))
-            for stream, learner, position in promoted:
-                if not stream.promote(learner):
-                    collector.bury(position, Reason.UNKNOWN_LEARNER)
-            for number, ids, position in erasing:
-                self._erase(number, ids, position, collector)
+            for number, mark, position in applied:
+                self._apply_mark(number, mark, position, collector)
             # Only streams that had a mark may have records after it.
             following = np.array(sorted(marks), np.intp)
             marks = {k: marks[segment] for k, segment in enumerate(following.tolist()) if marks[segment]}
             which, begins, ends = which[following], stops[following] + 1, ends[following]
+
+    def _apply_mark(self, number: int, mark: Mark, position: int, collector: Collector) -> None:
+        """Apply the mark of a stream at a position; `resume` was applied before the batch."""
+        stream = self._streams[number]
+        if mark.kind is MarkKind.PROMOTE and not stream.promote(mark.learner):
+            collector.bury(position, Reason.UNKNOWN_LEARNER)
+        elif mark.kind is MarkKind.DECIDE and not stream.decide_by(threshold_of(mark.threshold_kind, mark.threshold)):
+            collector.bury(position, Reason.UNKNOWN_COSTS)
+        elif mark.kind is MarkKind.ERASE:
+            self._erase(number, ErasedIds(mark.stream, mark.digests or ""), position, collector)
 
     def _erase(self, number: int, ids: ErasedIds, position: int, collector: Collector) -> None:
         """Erase ids from a stream, because of the mark at a position."""

@@ -227,6 +227,16 @@ NUMBERS: Mapping[str, ReadNumber] = MappingProxyType(
 """What reads numbers, by their types."""
 
 
+def double(read: ReadNumber) -> Convert:
+    """Return the conversion of a number to a double."""
+
+    def converted(data: bytes, at: int) -> tuple[bytes, int]:
+        number, at = read(data, at)
+        return pack("<d", number), at
+
+    return converted
+
+
 # Values by column -----------------------------------------------------------------------------------------------------
 
 

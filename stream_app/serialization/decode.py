@@ -11,7 +11,8 @@ stream is filled in where the fault comes after it. The checks, in order:
     6. example: no feature and no values, both, or more than `max_features`          wrong-dimension
        label: not 0 or 1, or a revision below 0                                      bad-label
        mark: `advance` without a time of at least 0, `promote` without a learner,
-       `erase` without digests, or with a part of one                                undecodable: it asks for nothing
+       `erase` without digests, or with a part of one, `decide` without a threshold
+       that the setting may have                                                     undecodable: it asks for nothing
     7. example: a feature is NaN or infinite                                         not-finite
 
 The other fields of a mark are not checked. Later stages check timestamps, whether an example has as many features as
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from stream_app.arrays import Bytes, Integers, Longs, Words
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.record_columns import COLUMNS, BinaryColumn, Cell, CellArrays, Decoded, binary_column
-from stream_app.records import ID_WORDS, MAX_ID_BYTES, MAX_STREAM_BYTES, Kind, Mark, MarkKind, Reason, Side
+from stream_app.records import ID_WORDS, MAX_ID_BYTES, MAX_STREAM_BYTES, Kind, Mark, Reason, Side
 from stream_app.serialization import avro
 from stream_app.serialization.avro import (
     is_utf8,
@@ -37,14 +38,13 @@ from stream_app.serialization.avro import (
     read_float_bits,
     read_index,
     read_int,
-    read_long,
     read_span,
     read_text,
     read_word,
     skip_values,
 )
 from stream_app.serialization.codec import decode_one
-from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
+from stream_app.serialization.marks import read_mark
 from stream_app.serialization.names import NameList, NameTable, NewNames, hash_of, intern, number_of, same_bytes
 from stream_app.serialization.wire_format import HeaderTable, WireFormat, single_object
 from stream_app.serialization.writer_batch import own_values
@@ -69,10 +69,6 @@ DATA = int(Kind.DATA)
 MARK = int(Kind.MARK)
 TOMBSTONE = int(Kind.TOMBSTONE)
 EXAMPLES = int(Side.EXAMPLES)
-ADVANCE = int(MarkKind.ADVANCE)
-PROMOTE = int(MarkKind.PROMOTE)
-ERASE = int(MarkKind.ERASE)
-_MARK_KINDS = len(MarkKind)
 
 UNDECODABLE = int(Reason.UNDECODABLE)
 WRONG_SCHEMA = int(Reason.WRONG_SCHEMA)
@@ -246,33 +242,6 @@ def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, 
 
 
 @inlined_without_refcounts
-def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the reason (0 if the mark is well-formed), and the next position."""
-    time, learner_bytes, digest_bytes = -1, 0, 0
-    kind, position = read_index(buffer, position, end, _MARK_KINDS)
-    has_time = has_learner = has_digests = 0
-    if position >= 0:
-        has_time, position = read_index(buffer, position, end, 2)
-    if position >= 0 and has_time:
-        time, position = read_long(buffer, position, end)
-    if position >= 0:
-        has_learner, position = read_index(buffer, position, end, 2)
-    if position >= 0 and has_learner:
-        start, position = read_text(buffer, position, end)
-        learner_bytes = position - start
-    if position >= 0:
-        has_digests, position = read_index(buffer, position, end, 2)
-    if position >= 0 and has_digests:
-        start, position = read_text(buffer, position, end)
-        digest_bytes = position - start
-    if position < 0 or (kind == ADVANCE and time < 0) or (kind == PROMOTE and learner_bytes <= 0):
-        return UNDECODABLE, position
-    if kind == ERASE and (digest_bytes <= 0 or digest_bytes % DIGEST_CHARACTERS != 0):
-        return UNDECODABLE, position
-    return 0, position
-
-
-@inlined_without_refcounts
 def _copy_id(buffer: Bytes, start: int, end: int, ids: Words, row: int) -> None:
     """Write an id into a row of words that are zeros."""
     ids[row, 0] = np.uint64(end - start)
@@ -343,7 +312,8 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
         reason, label, revision, count, values = 0, -1, 0, 0, -1
         if position >= 0:
             if kind == MARK:
-                reason, position = _read_mark(buffer, position, end)
+                well_formed, position = read_mark(buffer, position, end)
+                reason = 0 if well_formed else UNDECODABLE
             elif expected.side == EXAMPLES:
                 reason, count, position = _read_features(
                     buffer, position, end, expected.max_features, columns.features, used

@@ -35,6 +35,7 @@ _WANTED: Mapping[str, str] = MappingProxyType({
     "label": "int, long, boolean or string",
     "long": "int or long",
     "float": "int, long, float or double",
+    "double": "int, long, float or double",
 })  # fmt: skip
 
 
@@ -209,7 +210,7 @@ class _Types:
         holds_null = isinstance(wanted, list)
         return None if kind == "null" and not holds_null else self.converter(kind, wanted, what)
 
-    def _plain_converter(  # noqa: C901, PLR0911  (a case for each pair of types)
+    def _plain_converter(  # noqa: C901, PLR0911, PLR0912  (a case for each pair of types)
         self,
         kind: Any,  # noqa: ANN401  (a type in a schema)
         wanted: Any,  # noqa: ANN401  (as above)
@@ -231,6 +232,8 @@ class _Types:
                 return conversions.copy_int
             case "int" | "label", "long":
                 return conversions.int_of_long
+            case "double", str() if kind in conversions.NUMBERS:
+                return conversions.double(conversions.NUMBERS[kind])
             case "label", "boolean":
                 return conversions.int_of_boolean
             case "label", "string":

@@ -26,7 +26,8 @@ def checked(record: Example | Label | Mark) -> Example | Label | Mark:
     _require_text(record.stream, "a stream's name", MAX_STREAM_BYTES)
     if isinstance(record, Mark):
         time_ms = None if record.time_ms is None else whole(record.time_ms, "the time of a mark", 2**63 - 1)
-        return replace(record, time_ms=time_ms)
+        threshold = None if record.threshold is None else _number(record.threshold, "the threshold of a mark")
+        return replace(record, time_ms=time_ms, threshold=threshold)
     _require_text(record.id, "an id", MAX_ID_BYTES)
     if isinstance(record, Label):
         label = whole(record.label, f"the label of {record.id!r}", 1)

@@ -10,7 +10,7 @@ Memory: the open records and the remembered closed examples, both bounded by the
 from collections.abc import Iterable
 from typing import TypeVar
 
-from stream_app.config import StreamSettings, TaskSettings
+from stream_app.config import StreamSettings, TaskSettings, threshold_of
 from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.records import Cause, Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import cut_digests
@@ -346,10 +346,10 @@ class ReferenceJoin:
             digests = cut_digests(mark.digests or "")
             _end(self, stream, *stream.erase(digests), Cause.ERASED)
             self.forget(stream, digests)
-        elif mark.kind is MarkKind.PROMOTE and mark.learner in stream.learners:
-            stream.champion = mark.learner
         elif mark.kind is MarkKind.PROMOTE:
-            self.bury(record, Reason.UNKNOWN_LEARNER)
+            stream.champion = mark.learner or ""
+        elif mark.kind is MarkKind.DECIDE:
+            stream.decide_by(threshold_of(mark.threshold_kind, mark.threshold))
         elif stream.is_second_mark(record.side, mark.time_ms or 0, self.settings.join.max_open_marks_per_stream):
             self.close_until(stream, mark.time_ms or 0, Cause.ADVANCED_EXAMPLE, Cause.ADVANCED_LABEL)
             if stream.examples:

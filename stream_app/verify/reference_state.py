@@ -255,9 +255,14 @@ class ReferenceStream:
         return begin
 
     def follow(self, before: ThresholdSettings, after: ThresholdSettings) -> None:
-        """Take the threshold of another configuration, if it is another; it counts scores from here on."""
+        """Take the threshold of another configuration, if it is another than that of the configuration before."""
         if after != before:
-            self.threshold = after
+            self.decide_by(after)
+
+    def decide_by(self, threshold: ThresholdSettings) -> None:
+        """Take a threshold; if it is another than the one in force, it counts scores from here on."""
+        if threshold != self.threshold:
+            self.threshold = threshold
             self.decided.clear()
 
     def hold_label(self, id_: str, label: Waiting) -> None:

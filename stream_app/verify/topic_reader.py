@@ -9,7 +9,7 @@ from typing import TypeGuard, TypeVar
 from stream_app.backends.base import Cluster, TopicPartition, Watermarks
 from stream_app.backends.progress import newest_records
 from stream_app.backends.reading import Row, read_rows
-from stream_app.config import TaskSettings, Topics
+from stream_app.config import TaskSettings, Topics, threshold_of
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.progress_records import SNAPSHOT, Act, Commit
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark, MarkKind, Reason, Side
@@ -240,6 +240,7 @@ def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:
             MarkKind.PROMOTE: bool(record.learner),
             MarkKind.RESUME: True,
             MarkKind.ERASE: bool(record.digests) and len(record.digests or "") % DIGEST_CHARACTERS == 0,
+            MarkKind.DECIDE: _is_threshold(record.threshold_kind, record.threshold),
         }
         return None if allowed[record.kind] else Reason.UNDECODABLE
     if not 1 <= len(record.id.encode()) <= MAX_ID_BYTES:
@@ -249,3 +250,12 @@ def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:
     if (record.values is None) == (not record.features) or len(record.features) > max_features:
         return Reason.WRONG_DIMENSION
     return None if math.isfinite(sum(record.features)) else Reason.NOT_FINITE
+
+
+def _is_threshold(kind: str | None, number: float | None) -> bool:
+    """Say whether the setting of a stream may have this threshold."""
+    try:
+        threshold_of(kind, number)
+    except ValueError:
+        return False
+    return True

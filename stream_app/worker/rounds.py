@@ -16,6 +16,7 @@ from stream_app.snapshot.parts import whole_acts
 from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState
 from stream_app.worker.batch_limits import BatchLimits
+from stream_app.worker.gathering import GatheringTime
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
@@ -32,6 +33,9 @@ SAVE_TIMEOUT_S = 10.0
 
 SNAPSHOT_SLICE_S = 0.005
 """The time in which all tasks together draft streams for snapshots in a round: new records wait no longer than that."""
+
+FULL_RECORDS = 10_000
+"""A round that takes this many records is full, even if no batch of a task is: to compute it takes some 50 ms."""
 
 _REASON_HEADER = "areba.reason"
 
@@ -81,9 +85,9 @@ class Rounds:
         began_s: When the last transaction began, by the monotonic clock.
         cuts: How many batches took fewer records than were there, because their outputs could have become too large.
         is_starved: Whether no live task can continue without new records.
-        due_s: When the next round is due, by the monotonic clock: at once after a batch that took as much as it could,
-            otherwise when records have gathered for `commit_interval_ms`.
-        is_full: Whether a batch of the last round took as many records as it could.
+        due_s: When the next round is due, by the monotonic clock: after a full round at once, or when records have
+            gathered while its transaction is running; otherwise when they have gathered for `commit_interval_ms`.
+        is_full: Whether a batch of the last round took as many records as it could, or all of them `FULL_RECORDS`.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Rounds:
         self._started: StartedRound | None = None
         self._room = room
         self._turn = 0
+        self._gathering = GatheringTime()
         self._interval_s = config.worker.commit_interval_ms / 1000
         self._ports = ports
         self._observer = observer
@@ -123,7 +128,10 @@ class Rounds:
         """
         self.is_full = False
         computed = self._compute()  # while the transaction of the round before is running, if it is
+        is_running, computed_s = self._started is not None, self._ports.clock.monotonic_s()
         self.finish()
+        if is_running:
+            self._gathering.learn(self._ports.clock.monotonic_s() - computed_s)
         # If that transaction was aborted, its tasks are restored: their models have learned from a batch that does not
         # exist. So `_seal` drops what they have computed since then.
         parts = self._seal(computed)
@@ -134,7 +142,13 @@ class Rounds:
             self._started = self._start(parts, overlaps=may_overlap)
             if not may_overlap:
                 self.finish()
-        self.due_s = self._ports.clock.monotonic_s() + (0.0 if self.is_full else self._interval_s)
+        self.due_s = self._ports.clock.monotonic_s() + self._wait_s()
+
+    def _wait_s(self) -> float:
+        """Return how long records gather before the next round."""
+        if not self.is_full:
+            return self._interval_s
+        return self._gathering.seconds if self._started is not None else 0.0
 
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
         """Compute the next batch of every live task that has records."""
@@ -153,6 +167,8 @@ class Rounds:
                 room = room.less(batch.outputs.records, batch.outputs.bytes)
                 is_first = False
         self._turn += self.cuts > cuts
+        batches = [batch for _, batch in computed if isinstance(batch, ComputedBatch)]
+        self.is_full |= sum(len(one) for batch in batches for one in batch.outputs.judged) >= FULL_RECORDS
         self._tasks.inputs.resume_drained()
         self.is_starved = is_first
         return computed

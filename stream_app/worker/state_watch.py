@@ -21,7 +21,7 @@ from stream_app.worker.reports.lag import Lag
 from stream_app.worker.reports.metrics import INPUTS, PUBLISHED_STREAMS
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.retention.old_event_times import OldEventTimes
-from stream_app.worker.stream_watch import CrowdedStreams, DriftedStreams, Learners, MissingLabels
+from stream_app.worker.stream_watch import CrowdedStreams, DriftedStreams, Learners, MissingLabels, UnscaledStreams
 
 LOOK_INTERVAL_S = 1.0
 """Time between two slices."""
@@ -76,6 +76,7 @@ class StateWatch:
         self._published: dict[OwnedTask, set[str]] = {}
         self._missing = MissingLabels(observer)
         self._crowded = CrowdedStreams(observer)
+        self._unscaled = UnscaledStreams(observer)
         self._drifted = DriftedStreams(observer)
         self._learners = Learners(observer)
         observer.subscribe(events.Revoked, self._revoked)
@@ -101,6 +102,7 @@ class StateWatch:
         for task in event.tasks:
             self._missing.forget(task)
             self._crowded.forget(task)
+            self._unscaled.forget(task)
             self._drifted.forget(task)
 
     def _forget(self, tasks: Sequence[OwnedTask]) -> None:
@@ -161,6 +163,7 @@ class StateWatch:
         figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(number), task=number)
         self._crowded.look(number, stream.name, TableUse.of(stream.join, flow).crowding(self._join))
         figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(number), task=number)
+        self._unscaled.look(number, stream)
         self._drifted.look(number, stream)
         self._learners.look(task, stream, is_first=self._passes[task].is_first)
         self._old_times.look(task, stream, is_first=self._passes[task].is_first)

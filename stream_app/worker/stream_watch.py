@@ -7,6 +7,7 @@ from stream_app.config.column_settings import ColumnSettings, column_of
 from stream_app.pipeline.degradation import CHANGES
 from stream_app.pipeline.drift import DriftFigures
 from stream_app.pipeline.stream import Stream
+from stream_app.pipeline.watched.feature_sizes import LARGE, largest_feature, unscaled_learners
 from stream_app.pipeline.watched.table_use import Crowding
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.reports import events
@@ -84,6 +85,37 @@ class CrowdedStreams:
         self._crowded.pop(task, None)
 
 
+class UnscaledStreams:
+    """Judges the features of each stream once, by task; see `pipeline.watched.feature_sizes`.
+
+    Args:
+        observer: Reports large features of learners without a scaler.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._judged: dict[int, set[str]] = {}
+
+    def look(self, task: int, stream: Stream) -> None:
+        """Report a stream with large features, once it has had enough examples."""
+        judged = self._judged.setdefault(task, set())
+        if stream.name in judged:
+            return
+        learners = unscaled_learners(stream)
+        largest = largest_feature(stream) if learners else None
+        if learners and largest is None:
+            return  # it is too early to judge
+        judged.add(stream.name)
+        if largest is not None and largest[1] > LARGE:
+            number, size = largest
+            text = f"{_named(stream.settings.columns, number)} is {size:,.0f} on average, and has no scaler: "
+            self._observer.emit(events.FeaturesUnscaled(task, stream.name, text + ", ".join(learners)))
+
+    def forget(self, task: int) -> None:
+        """Forget the streams of a task."""
+        self._judged.pop(task, None)
+
+
 class DriftedStreams:
     """Remembers the streams whose features or scores have drifted, by task; see `pipeline.drift`.
 
@@ -119,9 +151,13 @@ def _text(found: DriftFigures, columns: Mapping[str, ColumnSettings]) -> str:
     """Return the figures of a window as a line of the log shows them."""
     if found.feature is None:
         return "it has a new reference"
-    named = f"column {column_of(columns, found.feature)!r}" if columns else f"feature {found.feature}"
+    named = _named(columns, found.feature)
     score = "" if found.score_psi is None else f", of the score {found.score_psi:.2f}"
     return f"PSI of {named} {found.feature_psi:.2f}{score}; features drifted: {found.features_drifted}"
+
+
+def _named(columns: Mapping[str, ColumnSettings], feature: int) -> str:
+    return f"column {column_of(columns, feature)!r}" if columns else f"feature {feature}"
 
 
 class _Model(NamedTuple):

@@ -1,8 +1,8 @@
 """The shell around the tasks: assign, restore, poll, compute, commit, revoke, stop. One thread, one loop.
 
 A turn of the loop polls, continues the restores (`restorer`), and commits a round when one is due (`rounds`).
-Where full batches wait, a transaction is written in another thread while the loop polls and computes the next batches;
-the loop finishes it before it does anything else. Partitions are given away only between rounds (the group's callbacks
+After a full round, its transaction is written in another thread while the loop polls and computes the next batches; the
+loop finishes it before it does anything else. Partitions are given away only between rounds (the group's callbacks
 run inside `poll`), and a revoke finishes first, so it never meets an open transaction. The callbacks only record the
 change; the worker acts on an assignment after the poll, where errors are handled in one place.
 
@@ -41,6 +41,10 @@ LONGEST_SLEEP_S = 0.02
 POLL_RECORDS = 10_000
 """Records taken from the client at once: some 10 ms of work."""
 
+TASK_RECORDS = 600
+"""The same for each task, if that is more. A transaction writes to each partition in a request of its own, which costs
+as much as the work on some hundred records: a round of many tasks has to take more records."""
+
 FENCE_WINDOW_S = 10.0
 """`transaction.timeout.ms`: a worker that is fenced sooner was not fenced because its own transaction timed out."""
 
@@ -52,7 +56,7 @@ GROUP_TIMEOUT_S = 30.0
 """Longest wait for the coordinator of the group at the start; a new cluster first creates the topic of the offsets."""
 
 _OVERLAP_S = 1.0
-"""Longest time in which a worker with full batches does nothing but poll, compute and commit."""
+"""Longest time in which a worker with full rounds does nothing but poll, compute and commit."""
 
 _STOP_TIMEOUT_S = 30.0
 """Longest time in which a worker that stops restores tasks in order to save them; services wait 60 s for its end."""
@@ -161,9 +165,9 @@ class Worker:
         self._poll(wait_s)  # all that the group calls, `_on_assign` and `_on_revoke`, happens in here
         if self._lost is not None:
             raise self._lost
-        if self._overlaps():
-            self._rounds.run(overlaps=True)
-            self._observer.emit(events.RoundEnded(self._ports.silence_s()))
+        if self._ports.clock.monotonic_s() < self._finished_s + _OVERLAP_S and self._may_overlap():
+            if self._is_round_due():
+                self._run_round(overlaps=True)
             return
         self._rounds.finish()  # everything else expects that no transaction is running
         self._ports.transaction.serve()  # an idle client reports why it has lost a broker, too
@@ -181,12 +185,15 @@ class Worker:
         if self._worked:
             self._rounds.is_starved = False
         self._retention_watch.look(self.tasks)
-        if self._ports.clock.monotonic_s() >= self._rounds.due_s:
-            self._rounds.run()
-            self._state_watch.look(self.tasks)
-            self._observer.emit(events.RoundEnded(self._ports.silence_s()))
         self._trim()
         self._observe_memory()
+        if self._ports.clock.monotonic_s() >= self._rounds.due_s:
+            self._state_watch.look(self.tasks)
+            self._run_round(overlaps=self._may_overlap())
+
+    def _run_round(self, *, overlaps: bool) -> None:
+        self._rounds.run(overlaps=overlaps)
+        self._observer.emit(events.RoundEnded(self._ports.silence_s()))
 
     def _own_new(self) -> None:
         """Take one step towards owning the tasks that were assigned; a task that comes back as it was continues."""
@@ -197,17 +204,22 @@ class Worker:
         else:
             self._owned.own_new()
 
-    def _overlaps(self) -> bool:
-        """Say whether a round may begin while the transaction before it is running.
+    def _may_overlap(self) -> bool:
+        """Say whether a round may begin, and end, while a transaction is running.
 
-        Only where full batches wait, nothing else is to be done, and the rest of the loop had its turn within a second.
+        Only where full rounds wait, and nothing else is to be done.
         """
         return (
             self._rounds.is_full
             and self._only_gathers()
             and not any(task.is_saving or task.trimmer.is_busy for task in self.tasks)
-            and self._ports.clock.monotonic_s() < self._finished_s + _OVERLAP_S
         )
+
+    def _is_round_due(self) -> bool:
+        """Say whether the next round is due, or so many records wait that it need not gather more."""
+        if self._ports.clock.monotonic_s() >= self._rounds.due_s:
+            return True
+        return sum(len(records) for task in self.tasks for records in task.waiting) >= self._poll_records()
 
     def _observe_memory(self) -> None:
         """Report memory once a minute: measuring a task of thousands of streams takes tens of milliseconds."""
@@ -293,9 +305,13 @@ class Worker:
         is_idle = self._rounds.is_starved or self._worked or bool(self._owned.new) or self._ports.is_cut_off()
         return not is_idle and any(map(_has_records, self.tasks)) and all(t.state is TaskState.LIVE for t in self.tasks)
 
+    def _poll_records(self) -> int:
+        """Return how many records the worker takes from the client at once."""
+        return max(POLL_RECORDS, TASK_RECORDS * len(self.tasks))
+
     def _poll(self, timeout_s: float) -> None:
         try:
-            found = self._ports.source.poll(POLL_RECORDS, timeout_s)
+            found = self._ports.source.poll(self._poll_records(), timeout_s)
         except OffsetGoneError as error:
             self._lose(error)
             return

@@ -4,7 +4,8 @@ Code makes the sentences from the figures, so they never claim what was not meas
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def real_table(context: Context) -> list[str]:
         rows.extend(_table_row(tests, summary, name, figure) for name in figure.learners)
     if not rows:
         return []
-    errors, draws = (_total(table_counts(context, draws=draws)) for draws in (False, True))
+    errors, draws = (table_counts(context, draws=draws) for draws in (False, True))
     headings = (
         *("row", "data set", "ours is", "paper: mean (sd)", "ours: mean (sd)", "difference", "beyond 2 SE"),
         "in sd of one draw",
@@ -56,15 +57,20 @@ def real_table(context: Context) -> list[str]:
         "",
         *markdown(headings, rows, left=3),
         (
-            f"{errors[0]} of {errors[1]} figures lie outside two standard errors, {draws[0]} more than two standard"
-            " deviations of a single draw away; see [what was tried](differences.md)."
+            f"{errors.outside} of {errors.compared} figures lie outside two standard errors, {draws.outside} more than"
+            f" two standard deviations of a single draw away; {errors.perfect} are 1.0000 in both, and cannot differ."
+            " A figure of AREBA_20/50 counts once. See [what was tried](differences.md)."
         ),
         "",
     ]
 
 
-def _total(counts: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    return sum(one for one, _ in counts.values()), sum(all_ for _, all_ in counts.values())
+class TableCounts(NamedTuple):
+    """Figures of the paper's table: how many lie outside, how many were compared, and how many are 1.0000 in both."""
+
+    outside: int = 0
+    compared: int = 0
+    perfect: int = 0
 
 
 def _measured() -> dict[str, list[str]]:
@@ -95,23 +101,27 @@ def _table_row(tests: tuple[Comparison, Comparison], summary: RunSummary, name: 
     ]
 
 
-def table_counts(context: Context, *, draws: bool = False) -> dict[str, tuple[int, int]]:
-    """Return by data set how many figures lie outside, and how many were compared.
+def table_counts(context: Context, *, draws: bool = False) -> TableCounts:
+    """Count the figures of the paper's table.
+
+    Each counts once: where the paper leaves open which learner it means, it lies outside if it does for each of them.
 
     Args:
         context: The results.
         draws: Whether outside means more than two standard deviations of a single draw, not two standard errors.
     """
-    counts: dict[str, tuple[int, int]] = {}
+    counts = TableCounts()
     for figure in table_figures():
         summary = context.summaries.get(figure.experiment)
         if summary is None:
             continue
+        is_outside, is_perfect = True, True
         for name in figure.learners:
             mean, deviation, _ = mean_and_error(summary.learners[name].figures[summary.last][2])
             found = gap(figure, mean, deviation, summary.repetitions)
-            outside, asked = counts.get(figure.column, (0, 0))
-            counts[figure.column] = outside + (found.beyond_draws if draws else found.beyond_errors), asked + 1
+            is_outside &= found.beyond_draws if draws else found.beyond_errors
+            is_perfect &= f"{mean:.4f}" == f"{figure.mean:.4f}" == "1.0000"
+        counts = TableCounts(counts.outside + is_outside, counts.compared + 1, counts.perfect + is_perfect)
     return counts
 
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from stream_app.config import (
     Config,
     Corrections,
+    CostSettings,
     JoinSettings,
     MetricSettings,
     StreamSettings,
     TaskSettings,
+    threshold_of,
 )
 from stream_app.config.memory_bound import bound_of
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
@@ -373,6 +375,44 @@ def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> No
     wanted = [(str(n), "one" if n < place else "two") for n in range(60) if n != place]
     assert [(p.id, p.learner) for p in predictions if isinstance(p, Prediction) and p.champion] == wanted
     assert [(o.id, o.learner) for o in outcomes if isinstance(o, Outcome)] == wanted
+    sequence = list(merge(examples, labels))
+    assert run(chosen, cut_at(sequence, ends)) == whole
+
+
+@settings(FEW, max_examples=30)
+@given(
+    st.integers(1, 59),
+    st.sampled_from([("majority", None), ("score", 0.25), ("probability", 0.25), ("alerts", 0.3), ("costs", None)]),
+    st.lists(st.integers(0, 120), max_size=8),
+)
+def test_a_promoted_threshold_holds_from_its_record_on(
+    place: int, threshold: tuple[str, float | None], ends: list[int]
+) -> None:
+    """A single record changes what decides; an outcome has the class that was decided, however late its label is."""
+    costs = CostSettings(false_positive=1, false_negative=3)
+    stream = StreamSettings(
+        features=2, champion="one", learners=LEARNERS, threshold=threshold_of("score", 0.75), costs=costs
+    )
+    chosen = settings_of_task(
+        metrics=MetricSettings(every_labels=10),
+        predictions="all",
+        streams={"a": stream, "b": stream},
+        default_stream=stream,
+    )
+    examples, labels = [], []
+    for number in range(60):
+        meaning: Example | Mark = Example("a", str(number), (number % 7 / 7, number % 2))
+        if number == place:
+            meaning = Mark("a", MarkKind.DECIDE, threshold_kind=threshold[0], threshold=threshold[1])
+        time_ms = 10 * number + 1
+        examples.append(Record(Side.EXAMPLES, number, time_ms, meaning, b"a", codec.encode(meaning), ()))
+        label = Label("a", str(number), number % 2)
+        labels.append(Record(Side.LABELS, number, time_ms + 205, label, b"a", codec.encode(label), ()))
+    whole = run(chosen, [(examples, labels)])
+    SecondOpinion(chosen, TOPICS, PARTITION).check(examples, labels, whole.rows)
+    predictions = [codec.decode_one(row.value or b"") for row in whole.rows["predictions"]]
+    decided = [(int(p.id), p.threshold_kind) for p in predictions if isinstance(p, Prediction) and p.learner == "two"]
+    assert decided == [(n, "score" if n < place else threshold[0]) for n in range(60) if n != place]
     sequence = list(merge(examples, labels))
     assert run(chosen, cut_at(sequence, ends)) == whole
 

@@ -17,7 +17,8 @@ code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Tas
     worlds/world.py      the broker, the supervisor, the producer, the operator, the subscriber
     worlds/year.py       quiet weeks, slow records, and what the brokers delete and forget meanwhile
     worlds/commands.py   operators who run commands at once
-    worlds/upkeep.py     learners that operators promote, take out and put in again, dead letters that they send back
+    worlds/upkeep.py     what operators promote, learners that they take out and put in again, dead letters that they
+                         send back
     checks.py            the checks at the end
     counts.py            consequences of faults that the outputs show
     many.py              thousands of seeds in several processes

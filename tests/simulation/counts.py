@@ -10,6 +10,7 @@ from stream_app.serialization.left_out import read_left_out
 from tests.simulation.faults import Event
 from tests.simulation.opinion import Opinion
 from tests.simulation.worlds.inputs import DAY_MS
+from tests.simulation.worlds.shape import make_configuration
 from tests.simulation.worlds.world import World, WrongError
 from tests.support.formats.wire_formats import CONFLUENT
 
@@ -41,10 +42,14 @@ def count(world: World, opinion: Opinion | None, outputs: Mapping[str, Sequence[
             events[Event.LABELLED_DAYS_LATER] += (record.delay_ms or 0) > DAY_MS
             if record.outcome in kinds:
                 events[kinds[record.outcome]] += 1
+    files = [make_configuration(world.shape.choice, late).streams for late in (False, True)]
+    from_files = {(name, stream.threshold.kind.text) for file in files for name, stream in file.items()}
     for _, value, _ in outputs["predictions"]:
         record = codec.decode_one(value, CONFLUENT)  # reads both formats
         if isinstance(record, Prediction):
             events[Event.PROMOTED] += record.champion and record.learner != "areba"
+            kind = record.threshold_kind
+            events[Event.DECIDED] += kind != "majority" and (record.stream, kind) not in from_files
             events[Event.UNCONFIGURED] += record.stream not in configured
             if not 0.0 <= record.score <= 1.0:
                 raise WrongError(f"a score of {record.score}: {record}")

@@ -177,6 +177,7 @@ class Event(StrEnum):
     TOO_LARGE = "transaction aborted because of a record that is too large"
     LEFT_OUT = "dead letter without a part of its record"
     PROMOTED = "promoted"
+    DECIDED = "decided by a promoted threshold"
     CORRECTED = "correction"
     OFFSETS_CHANGED = "offsets of the group deleted or reset"
     UNREPAIRABLE = "task parked: its topic no longer accepts what has to be published again"

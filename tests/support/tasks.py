@@ -168,7 +168,11 @@ def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
     if draft.kind in {1, 2}:
         meaning = Mark(stream, MarkKind.ADVANCE, time_ms=10 * (draft.variant % 8))
     elif draft.kind == 3:
+        thresholds = (("alerts", 0.4), ("score", 0.5), ("majority", None), ("costs", None))
+        kind, number = thresholds[draft.variant // 3 % 4]
         meaning = Mark(stream, MarkKind.PROMOTE, learner=("one", "two", "three")[draft.variant % 3])
+        if draft.id % 2:
+            meaning = Mark(stream, MarkKind.DECIDE, threshold_kind=kind, threshold=number)
     elif draft.kind == 4:
         erased = {id_, IDS[draft.variant % len(IDS)]}
         meaning = Mark(stream, MarkKind.ERASE, digests="".join(id_digest(stream, each) for each in sorted(erased)))

@@ -160,7 +160,8 @@ def _detail(record: StoredDeadLetter) -> str:
     reason = REASONS.get(record.dead_letter.reason)
     detail = record.dead_letter.message
     if reason is not None and reason.malformed and isinstance(record.content, Exception):
-        detail += f"; {record.content}"
+        cause = str(record.content)
+        detail += "" if cause in detail else f"; {cause}"
     return printable(detail)
 
 

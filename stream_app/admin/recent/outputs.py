@@ -20,7 +20,7 @@ from stream_app.serialization.dead_letter import DeadLetterRecord, read_sent_bac
 from stream_app.serialization.wire_format import format_of
 
 ORDINARY = {
-    Reason.LATE_LABEL.text: "do the labels take longer than join.ttl_ms?",
+    Reason.LATE_LABEL.text: "were their examples closed before, by join.ttl_ms or join.max_pending_per_stream?",
     Reason.ORPHAN_LABEL.text: "do the labels have the ids of the examples, and come within join.ttl_ms?",
     Reason.CONFLICTING_LABEL.text: "does the producer of labels change its mind?",
     Reason.CONFLICTING_EXAMPLE.text: "does each event have an id of its own?",

@@ -72,6 +72,11 @@ class KafkaTransaction:
     timeouts, or forever, `init_transactions` of the new client ends the transaction (KIP-98: the coordinator aborts
     it, or completes the commit that it had begun) and fences everything that the old client still has in flight. The
     logs say whether the transaction was committed.
+
+    librdkafka has no new epoch for each transaction (KIP-890, part 2), so a request that is late could take part in the
+    next transaction: a produce request after an abort, or the end of a transaction that the client sent twice because
+    its first connection broke. So the next transaction has a new client, and with it a higher epoch, after each abort
+    and after each commit during which a connection ended: the broker then refuses what is late.
     """
 
     def __init__(
@@ -108,16 +113,20 @@ class KafkaTransaction:
         self._create_cluster: Callable[[], KafkaCluster] = lambda: KafkaCluster(bootstrap_servers, settings)
         self._cluster: KafkaCluster | None = None  # asked whether a broker answers; created when first needed
         self._is_initialised = False
+        self._is_retired = False  # the next transaction needs a new client
         self._is_open = False
         self._is_closed = False
         self._written: list[_Written] = []  # by this transaction; the client has the addresses of the arrays
         self._begun_s = 0.0
+        self._closed_connections = 0  # of the client, when this transaction began
         self._late: KafkaException | None = None  # a fatal error that came while no transaction was open
         self._group_id = ""  # whose offsets were sent last
         self._fenced_text = ""  # not empty once a newer producer has our id; nothing reverses that
 
     def initialise(self) -> None:
         """Fence older producers of this id and end what they left open; see `base.Transaction.initialise`."""
+        if self._is_retired:
+            self._renew_client("the client was retired")
         if self._is_initialised:
             return
         self._call("init_transactions", self._producer.init_transactions, timeouts.INITIALISE_S)
@@ -127,6 +136,7 @@ class KafkaTransaction:
         """Open a transaction; initialise the client first if that is not done. Raises as `commit` does."""
         self.initialise()
         self._begun_s = time.monotonic()
+        self._closed_connections = self._producer.closed_connections
         try:
             self.serve()
             late, self._late = self._late, None
@@ -195,6 +205,7 @@ class KafkaTransaction:
         self._call("commit", self._producer.commit_transaction)
         self._is_open = False
         self._outages.end()
+        self._is_retired = self._producer.closed_connections != self._closed_connections
 
     def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
         """Start work in a thread; see `base.Transaction.start`. Its calls are bounded, as all calls of this class."""
@@ -207,6 +218,7 @@ class KafkaTransaction:
         if self._is_open:
             with contextlib.suppress(TransactionAbortedError):  # replacing the client aborts the transaction as well
                 self._call("abort", self._producer.abort_transaction)
+                self._is_retired = True
             self._is_open = False
         self._written = []
 
@@ -317,15 +329,23 @@ class KafkaTransaction:
             UnknownOutcomeError: Calls of too many replaced clients still block.
         """
         self._check_for_outage(reason)
+        self._renew_client(reason)
+        raise TransactionAbortedError(reason)
+
+    def _renew_client(self, reason: str) -> None:
+        """Put a new client in the place of the present client; `initialise` gives it a higher epoch.
+
+        Raises:
+            UnknownOutcomeError: Calls of too many replaced clients still block.
+        """
         self._release()
         self._blocked_threads = [thread for thread in (*self._blocked_threads, self._thread) if thread.is_running]
-        self._is_open = self._is_initialised = False
+        self._is_open = self._is_initialised = self._is_retired = False
         if len(self._blocked_threads) > MAX_BLOCKED_CLIENTS:
             raise UnknownOutcomeError(
                 f"{reason}; {len(self._blocked_threads)} Kafka clients that were replaced still block"
             )
         self._producer, self._thread, self._late = self._create_producer(), BlockingCallThread(), None
-        raise TransactionAbortedError(reason)
 
     def _check_for_outage(self, reason: str) -> None:
         """Report an outage if no broker answers."""

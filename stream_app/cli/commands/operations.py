@@ -39,34 +39,44 @@ def resume(stream: str, path: Path) -> None:
 
 @click.command()
 @click.argument("stream")
-@click.argument("learner")
+@click.argument("learner", required=False)
+@click.option("--threshold", help="Threshold instead of LEARNER, written as the setting: `costs`, `probability: 0.3`.")
 @CONFIG_OPTION
 @click.option(
     "--partition",
     type=click.IntRange(0),
     help="Partition of the stream's records, if its producers do not use Java's default partitioner.",
 )
-def promote(stream: str, learner: str, path: Path, partition: int | None) -> None:
-    """Make LEARNER the champion of STREAM from one record on.
+def promote(stream: str, learner: str | None, threshold: str | None, path: Path, partition: int | None) -> None:
+    """Make LEARNER the champion of STREAM, or change its threshold.
 
     The command writes a mark after the last example of the stream's partition, with that example's timestamp. The
     mark takes effect at exactly this place, at once and regardless of event time. LEARNER predicts the examples after
-    the mark. Examples before the mark keep their champion, also in their outcomes. The mark is part of the input, so a
-    restored task meets it at the same record. The command prints the mark's offset. The exit status is 2 if
-    there is no such stream or learner.
+    the mark, or the threshold decides their classes. Examples before the mark keep their champion, also in their
+    outcomes, and their class. The mark is part of the input, so a restored task meets it at the same record. A promoted
+    threshold holds until the next one, or until the threshold in the file changes. The command prints the mark's
+    offset. The exit status is 2 if there is no such stream or learner, or if the stream cannot have the threshold.
 
     \b
     Examples:
       areba promote pumps larger -c my.yaml
+      areba promote pumps --threshold 'probability: 0.3' -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.marks import promote as write_mark  # noqa: PLC0415  (see run)
+    from stream_app.admin import marks  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_sender  # noqa: PLC0415
     from stream_app.cli.topic_setup import open_checked  # noqa: PLC0415
 
+    if (learner is None) == (threshold is None):
+        raise click.UsageError("Say either LEARNER or --threshold.")
     application = open_checked(path)
     with closing(open_sender(application.config)) as sender:
-        place, offset = write_mark(application, sender, stream, learner, partition)
-    say(f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on")
+        if threshold is not None:
+            place, offset, decides = marks.decide(application, sender, stream, threshold, partition)
+            what = f"the threshold of {stream} is {decides}"
+        else:
+            place, offset = marks.promote(application, sender, stream, learner or "", partition)
+            what = f"{learner} is the champion of {stream}"
+    say(f"{place.topic}[{place.partition}] offset {offset}: {what} from here on")
 
 
 @click.command()

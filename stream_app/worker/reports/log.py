@@ -118,6 +118,7 @@ class EventLog:
         self._missing = _NewStreams(events.LabelsMissing.line)
         self._crowded = _NewStreams(events.TableNearBound.line)
         self._old = _NewStreams(events.EventTimesOld.line)
+        self._unscaled = _NewStreams(events.FeaturesUnscaled.line)
         self._drift_began = _NewStreams(events.DriftBegan.line)
         self._drift_ended = _NewStreams(events.DriftEnded.line)
         self._limited: dict[tuple[int, str, str], events.ValuesLimited] = {}  # by learner, without a line yet
@@ -150,6 +151,7 @@ class EventLog:
                 on(events.TableNearBound, self._crowded.add),
                 on(events.TableHasRoom, self._crowded.discard),
                 on(events.EventTimesOld, self._old.add),
+                on(events.FeaturesUnscaled, self._unscaled.add),
                 on(events.DriftBegan, self._on_drift_began),
                 on(events.DriftEnded, self._on_drift_ended),
                 on(events.ValuesLimited, self._values_limited),
@@ -172,7 +174,7 @@ class EventLog:
         now_s = self._clock.monotonic_s()
         for reason, found in self._dead.items():
             self._write_dead_letters(reason, found, now_s)
-        for streams in (self._missing, self._crowded, self._old, self._drift_began, self._drift_ended):
+        for streams in (self._missing, self._crowded, self._old, self._unscaled, self._drift_began, self._drift_ended):
             streams.write(self._logger, now_s)
         self._write_limited(now_s)
 

@@ -97,7 +97,7 @@ def _page(found: Sequence[Choice]) -> list[str]:
             " growth of the trees or other learning rates (`study/experiments/rivals*.yaml`); *untuned* is the model"
             " alone with River's settings, and the oversampled logistic regression. They have fewer repetitions,"
             " because they are slow; tests use the repetitions that two methods share. RELAY, a method of this project,"
-            " has its defaults everywhere: there is nothing to tune."
+            " has its defaults everywhere: no setting of RELAY was tuned."
         ),
         "",
         "![Average G-mean, untuned and tuned](tuning.png)",

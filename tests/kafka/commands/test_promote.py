@@ -1,4 +1,4 @@
-"""A challenger becomes the champion while its stream is running, and stays champion after any crash of the worker."""
+"""A challenger becomes the champion, or a threshold decides, while the stream is running, and after any crash, too."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -88,6 +88,47 @@ def test_promote_while_running(kafka: Broker, prefix: str, tmp_path: Path) -> No
     assert _named(app, "predictions") == wanted
     assert _named(app, "outcomes") == wanted[:95], "the label came later, but who had answered did not change"
     assert not app.outputs(PARTITION)["dead-letters"]
+    assert check_exactly_once(app)[PARTITION].models == models
+    books = areba(file, "verify")
+    assert books.returncode == 0, books.stdout
+
+
+def test_promote_a_threshold_while_running(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """The command runs next to a worker, and neither SIGKILL nor a restart with the same file takes it back.
+
+    Otherwise the desk that checks the alerts would have to wait for a restart, or would get the old flood back by one.
+    """
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)
+    file = app.file("w")
+    app.create_topics()
+    for wrong in (("--threshold", "score: 2"), ("--threshold", "costs"), ("areba", "--threshold", "majority"), ()):
+        refused = areba(file, "promote", STREAM, *wrong)
+        assert (refused.returncode, refused.stdout) == (2, "")
+
+    start_ms = int(time.time() * 1000) - 86_400_000
+    with workers(app, "w") as (worker,), Progress(app) as progress:
+        worker.start()
+        app.send(_records(0, 50, start_ms))
+        progress.wait_for_ends({PARTITION: (50, 45)})
+        promoted = areba(file, "promote", STREAM, "--threshold", "alerts: 0.1")
+        assert (promoted.returncode, promoted.stderr) == (0, "")
+        line = f"{prefix}examples[{PARTITION}] offset 50: the threshold of {STREAM} is alerts 0.1 from here on\n"
+        assert promoted.stdout == line
+        app.send(_records(50, 80, start_ms))
+        progress.wait_for_ends({PARTITION: (81, 75)})
+        worker.kill()
+        app.send(_records(80, 100, start_ms))
+        worker.start()
+        progress.wait_for_ends({PARTITION: (101, 95)})
+        checked = areba(file, "config", "--check")
+        assert "threshold: alerts 0.1, and the file has majority (streams: pumps) was promoted" in checked.stdout
+        assert checked.returncode == 0
+        assert worker.stop() == 0
+        models = worker.models()[PARTITION]
+    found = [codec.decode_one(read.value or b"") for read in app.outputs(PARTITION)["predictions"]]
+    kinds = [(one.id, one.threshold_kind) for one in found if isinstance(one, Prediction) and one.champion]
+    assert kinds == [(str(number), "majority" if number < 50 else "alerts") for number in range(100)]
     assert check_exactly_once(app)[PARTITION].models == models
     books = areba(file, "verify")
     assert books.returncode == 0, books.stdout

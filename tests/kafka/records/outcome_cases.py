@@ -36,6 +36,11 @@ def _promote(learner: str, at_ms: int, fate: str = "mark") -> Row:
     return Sent(Side.EXAMPLES, 0, at_ms, b"", codec.encode_unchecked(Mark("", MarkKind.PROMOTE, learner=learner))), fate
 
 
+def _decide(kind: str, number: float | None, at_ms: int, fate: str = "mark") -> Row:
+    mark = Mark("", MarkKind.DECIDE, threshold_kind=kind, threshold=number)
+    return Sent(Side.EXAMPLES, 0, at_ms, b"", codec.encode_unchecked(mark)), fate
+
+
 def _raw(side: Side, value: bytes | None, fate: str, key: bytes = b"a key") -> Row:
     return Sent(side, 0, 0, key, value, (("source", b"north"), ("traceparent", b"no W3C value"))), fate
 
@@ -111,6 +116,15 @@ JOIN_CASES: Mapping[str, Sequence[Row]] = {
         _advance(LABELS, 5, 9),
     ],
     "promotes-nobody": [_promote("nobody", 0, "unknown-learner"), _ex("a", 1, "pending")],
+    "decides": [
+        _ex("a", 0, "joined"),
+        _decide("score", 0.0, 1),
+        _ex("b", 2, "joined"),
+        _decide("costs", None, 3, "unknown-costs"),
+        _ex("c", 4, "pending"),
+        _la("a", 5, "joined"),
+        _la("b", 6, "joined"),
+    ],
 }
 
 HEAD = codec.encode_unchecked(Example("odd", "a", [1.0, 2.0]))
@@ -119,6 +133,7 @@ ODD_ROWS: Mapping[str, Row] = {
     "cut-off": _raw(EXAMPLES, HEAD[:-3], "undecodable"),
     "byte-left-over": _raw(EXAMPLES, HEAD + b"\0", "undecodable"),
     "mark-without-time": _raw(LABELS, codec.encode_unchecked(Mark("odd", MarkKind.ADVANCE)), "undecodable"),
+    "mark-without-threshold": _raw(EXAMPLES, codec.encode_unchecked(Mark("odd", MarkKind.DECIDE)), "undecodable"),
     "garbage": _raw(LABELS, b"{'id': 3}", "wrong-schema"),
     "label-among-examples": _raw(EXAMPLES, codec.encode_unchecked(Label("odd", "a", 1)), "wrong-schema"),
     "example-among-labels": _raw(LABELS, HEAD, "wrong-schema"),

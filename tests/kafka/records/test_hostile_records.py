@@ -44,6 +44,9 @@ SECTIONS: Mapping[str, Section] = {
     "worker": {"commit_interval_ms": 100, "max_restarts": 0},
 }
 
+THRESHOLDS = (("score", 0.4), ("alerts", 0.1), ("costs", None), ("majority", 3.0), (None, None))
+"""Thresholds of marks; the last three ask for costs that no stream has, for too much, or for nothing."""
+
 LARGE_BYTES = 5_000_000
 """Far more than any topic accepts uncompressed; compressed zeros take some kB."""
 
@@ -71,6 +74,9 @@ def _value(draw: random.Random, side: Side, stream: str, number: int) -> bytes |
         content = Example(stream, id_, [draw.gauss(0.0, 1.0) for _ in range(draw.choice((2,) * 40 + (0, 1, 3)))])
     if draw.random() < 0.01:
         content = Mark(stream, MarkKind.PROMOTE, learner=draw.choice(("areba", "[/a]")))
+    if draw.random() < 0.01:
+        kind, threshold = draw.choice(THRESHOLDS)
+        content = Mark(stream, MarkKind.DECIDE, threshold_kind=kind, threshold=threshold)
     value = bytearray(encode(content))
     fate = draw.random()
     if fate < 0.02:

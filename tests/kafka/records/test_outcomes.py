@@ -237,6 +237,15 @@ def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
     assert champions == {"areba": False, "baseline": True}
 
 
+def test_a_promoted_threshold_decides_from_there_on(story: Story) -> None:
+    """Each prediction says what decided its class, and an outcome has the class that was decided."""
+    predictions = [(p.id, p.threshold_kind, p.threshold) for p, _ in story.predictions["decides"]]
+    assert predictions == [("a", "majority", None), ("b", "score", 0.0), ("c", "score", 0.0)]
+    classes = {p.id: p.predicted_class for p, _ in story.predictions["decides"]}
+    assert (classes["b"], classes["c"]) == (1, 1)
+    assert [(o.id, o.predicted_class) for o, _ in story.outcomes["decides"]] == [("a", classes["a"]), ("b", 1)]
+
+
 def test_corrections(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """With `corrections: correct` a label with a higher revision replaces the class, and `areba verify` accepts it."""
     assert kafka.bootstrap_servers is not None

@@ -221,6 +221,29 @@ def _marks(draw: Random, stream: StreamOf, number: int, now_ms: int, learners: S
     yield from pair[:1] if what == 1 else pair
 
 
+THRESHOLDS: Sequence[tuple[str, float | None]] = (
+    ("majority", None),
+    ("score", 0.4),
+    ("probability", 0.2),
+    ("alerts", 0.25),
+    ("alerts", 0.25),
+    ("costs", None),
+)
+"""Thresholds that are promoted: one often twice, and one that most streams cannot have."""
+
+
+def with_thresholds(draw: Random, records: Sequence[Sent], streams: Sequence[StreamOf]) -> Sequence[Sent]:
+    """Return the records with marks that promote thresholds between them, at any place."""
+    found = list(records)
+    for _ in range(draw.randint(1, 6)):
+        stream, (kind, threshold) = draw.choice(streams), draw.choice(THRESHOLDS)
+        mark = codec.encode(Mark(stream.name, MarkKind.DECIDE, threshold_kind=kind, threshold=threshold))
+        place, side = draw.randrange(len(found)), draw.choice((Side.EXAMPLES, Side.EXAMPLES, Side.LABELS))
+        time_ms = max(START_MS, found[place].time_ms)
+        found.insert(place, Sent(side, stream.partition, time_ms, stream.name.encode(), mark))
+    return found
+
+
 def _pair(stream: StreamOf, to_ms: int, time_ms: int) -> tuple[Sent, Sent]:
     value = codec.encode(Mark(stream.name, MarkKind.ADVANCE, time_ms=to_ms))
     examples, labels = (Sent(side, stream.partition, time_ms, stream.name.encode(), value) for side in Side)

@@ -12,7 +12,7 @@ from tests.simulation.faults import Fault, Swarm, draw_swarm
 from tests.simulation.ports import (
     Pace,
 )
-from tests.simulation.worlds.inputs import DAY_MS, LATE_STREAM, StreamOf, draw_records, draw_trouble
+from tests.simulation.worlds.inputs import DAY_MS, LATE_STREAM, StreamOf, draw_records, draw_trouble, with_thresholds
 from tests.support.formats.wire_formats import SECTION, reframed
 from tests.support.rows import Sent
 
@@ -22,6 +22,10 @@ SMALLEST_BYTES = 1_500
 
 CONFLUENT_SHARE = 0.25
 """The share of worlds whose values are in Confluent's wire format."""
+
+
+THRESHOLDS_SHARE = 0.25
+"""The share of worlds in which marks promote thresholds."""
 
 
 COLUMNS_SHARE = 0.15
@@ -246,7 +250,10 @@ def draw_shape(seed: int) -> Shape:
     if Fault.DEPLOY in swarm.rates:
         streams.append(StreamOf(LATE_STREAM, draw.randrange(partitions), 1))
     examples = draw.choice((4, 8, 12, 20)) // len(streams) + 4
-    records = draw_records(draw, streams, examples, tuple(LEARNERS[learners]), draw_trouble(draw))
+    records: Sequence[Sent] = draw_records(draw, streams, examples, tuple(LEARNERS[learners]), draw_trouble(draw))
+    own = Random(f"{seed}/promoted thresholds")
+    if own.random() < THRESHOLDS_SHARE:
+        records = with_thresholds(own, records, streams)
     is_confluent = Random(f"{seed}/format").random() < CONFLUENT_SHARE
     if is_confluent:
         records = [one._replace(value=None if one.value is None else reframed(one.value)) for one in records]

@@ -1,11 +1,11 @@
-"""What operators do in an ordinary year: promote a learner, send dead letters back, take a learner out and in again."""
+"""What operators do in an ordinary year: promote, send dead letters back, take a learner out and in again."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
-from stream_app.admin.marks import promote
+from stream_app.admin.marks import decide, promote
 from stream_app.admin.models import Application
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.errors import ConfigurationError, DeliveryError
@@ -29,7 +29,7 @@ def look_after(world: "World") -> None:
 
 
 def _promote(world: "World") -> None:
-    """Promote any learner of a stream."""
+    """Promote any learner of a stream, and a threshold that the place of the mark decides."""
     config, number = world.config("w1"), world.draw.randrange(world.shape.partitions)
     stream, learner = f"s{number}", world.draw.choice(sorted(config.learners))
     try:
@@ -39,6 +39,9 @@ def _promote(world: "World") -> None:
         return
     world.say(f"the operator promotes {learner} of {stream}: {place.topic}[{number}] offset {offset}")
     world.faults.events[Event.PROMOTED_BY_COMMAND] += 1
+    threshold = ("probability: 0.3", "alerts: 0.2", "score: 0.5", "majority")[offset % 4]
+    place, offset, _ = decide(world.application(), EmbeddedSender(world.broker), stream, threshold, number)
+    world.say(f"the operator promotes the threshold {threshold!r} of {stream}: {place.topic}[{number}] offset {offset}")
 
 
 def _send_back(world: "World") -> None:

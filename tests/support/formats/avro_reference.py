@@ -263,11 +263,22 @@ def meaning(name: str, fields: dict[str, Any], max_features: int) -> Reason | No
         return None if fields["label"] in {0, 1} and fields["revision"] >= 0 else Reason.BAD_LABEL
     if fields["kind"] == "advance":
         asks = fields["time_ms"] is not None and fields["time_ms"] >= 0
+    elif fields["kind"] == "erase":
+        asks = bool(fields["digests"]) and len(fields["digests"].encode()) % 64 == 0
+    elif fields["kind"] == "decide":
+        asks = has_threshold(fields["threshold_kind"], fields["threshold"])
     else:
         asks = fields["kind"] == "resume" or bool(fields["learner"])
-    if fields["kind"] == "erase":
-        asks = bool(fields["digests"]) and len(fields["digests"].encode()) % 64 == 0
     return None if asks else Reason.UNDECODABLE
+
+
+def has_threshold(kind: str | None, number: float | None) -> bool:
+    """Say whether the fields of a mark are a threshold."""
+    if number is None:
+        return kind in {"majority", "costs"}
+    if kind == "alerts":
+        return 0 < number < 1
+    return kind in {"score", "probability"} and 0 <= number <= 1
 
 
 # Values that are almost right -----------------------------------------------------------------------------------------

@@ -24,9 +24,18 @@ _TOKENS = (
     b"true", b"false", b"null", b" ", b"\n", b"\x00", b"\xff", b"\xc3\xa9", b"\\u00e9", b"\\u003a",
     b"\\ud83d", b"\\ude00",
     b"9" * 30, b"1" * 500, b'"id":"a",', b'"label":1,', b'"x":1,', b'"features":[1],', b'"values":{"a:b":":"},',
-    b'"stream"', b'"id"', b'"kind":"promote",', b"\xef\xbb\xbf", b"{}", b"[[[[" * 10,
+    b'"stream"', b'"id"', b'"kind":"promote",', b'"kind":"decide",', b'"threshold":0.5,',
+    b"\xef\xbb\xbf", b"{}", b"[[[[" * 10,
 )  # fmt: skip
 """Parts of JSON, and bytes that have no place in it."""
+
+_THRESHOLDS: Sequence[dict[str, object]] = (
+    {"threshold_kind": "probability", "threshold": 0.3},
+    {"threshold_kind": "alerts", "threshold": 1e-9},
+    {"threshold_kind": "score", "threshold": 1},
+    {"threshold_kind": "costs"},
+    {"threshold_kind": "majority", "threshold": None},
+)
 
 
 def good_values(draw: random.Random, side: Side) -> Iterator[bytes]:
@@ -38,7 +47,9 @@ def good_values(draw: random.Random, side: Side) -> Iterator[bytes]:
         )
         fields: dict[str, object] = {"stream": stream, "id": id_}
         if draw.random() < 0.1:
-            fields = {"stream": stream, "kind": draw.choice(("resume", "promote")), "learner": "areba"}
+            fields = {"stream": stream, "kind": draw.choice(("resume", "promote", "decide")), "learner": "areba"}
+            if fields["kind"] == "decide":
+                fields |= draw.choice(_THRESHOLDS)
         elif side is Side.LABELS:
             fields |= {"label": draw.choice((0, 1, True, False, 1.0))}
             fields |= {"revision": draw.randrange(3)} if draw.random() < 0.3 else {}

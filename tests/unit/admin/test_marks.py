@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stream_app.admin.marks import FIRST_LOOK_RECORDS, MARK_BYTES, MAX_DIGESTS, erase, promote
+from stream_app.admin.marks import FIRST_LOOK_RECORDS, MARK_BYTES, MAX_DIGESTS, decide, erase, promote
 from stream_app.admin.models import Application
 from stream_app.backends import reading
 from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
@@ -17,7 +17,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import partition_of as java_partition_of
-from stream_app.config import Config, LimitSettings
+from stream_app.config import Config, LimitSettings, threshold_of
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.pipeline import merge
 from stream_app.progress_records import Commit
@@ -29,6 +29,9 @@ from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, cut_digests, 
 PARTITIONS = 5
 YEAR_MS = 365 * 86_400_000
 CONFIG = Config.model_validate({"streams": {"sine": {"features": 2}, "sea": {"features": 2}}})
+WITH_COSTS = Config.model_validate(
+    {"streams": {"sine": {"features": 2, "costs": {"false_positive": 1, "false_negative": 2}}, "sea": {"features": 2}}}
+)
 EXAMPLES = CONFIG.topics.examples
 
 
@@ -197,6 +200,66 @@ def test_a_silent_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     sender = EmbeddedSender(world.broker)
     with pytest.raises(UnknownOutcomeError, match="did not answer"):
         promote(world.application()._replace(cluster=_Silent(world.broker)), sender, "sine", "baseline")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "number"),
+    [
+        ("majority", "majority", None),
+        ("score: 0.8", "score", 0.8),
+        ("{probability: 0.3}", "probability", 0.3),
+        ("alerts: 0.01", "alerts", 0.01),
+        ("costs", "costs", None),
+        ("costs: true", "costs", None),
+    ],
+)
+def test_each_form_of_a_threshold_becomes_a_mark(text: str, kind: str, number: float | None) -> None:
+    """What the file may have, the command takes, to the last bit of the number."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    place, offset, threshold = decide(world.application(WITH_COSTS), EmbeddedSender(world.broker), "sine", text)
+    assert (place, offset) == (PLACE, 1)
+    mark = codec.decode_one(world.read(PLACE).values[1] or b"")
+    assert mark == Mark("sine", MarkKind.DECIDE, threshold_kind=kind, threshold=number)
+    assert threshold == threshold_of(kind, number)
+
+
+@pytest.mark.parametrize(
+    ("stream", "text", "line"),
+    [
+        ("sime", "majority", "no stream 'sime'; did you mean sine"),
+        ("sine", "score: 1.5", "^threshold.score: must be at most 1, is 1.5$"),
+        ("sine", "probability: 30 %", "^threshold.probability: must be a number, is '30 %'$"),
+        ("sine", "alerts: 0", "^threshold.alerts: must be more than 0, is 0$"),
+        ("sine", "score: 0.1\nalerts: 0.1", "^threshold: must be `majority`, `costs`, or a section .*, not several$"),
+        ("sine", "probability 0.3", "^threshold: must be `majority`, .* is 'probability 0.3'$"),
+        ("sine", "probabilty: 0.3", "^threshold.probabilty: unknown setting; did you mean"),
+        ("sine", "costs: 5", "^threshold.costs: must be True, is 5$"),
+        ("sine", "[0.3]", "^threshold: must be a section"),
+        ("sine", "", "^threshold: is empty"),
+        ("sine", "score:", "^threshold: is empty"),
+        ("sine", "{score", "^threshold: not YAML: "),
+        ("sea", "costs", "^threshold: `costs` needs the costs of the stream"),
+    ],
+)
+def test_a_threshold_that_the_file_could_not_have_is_refused(stream: str, text: str, line: str) -> None:
+    """Its mark would become a dead letter, or an empty variable of a script would decide by the majority."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    with pytest.raises(ConfigurationError, match=line):
+        decide(world.application(WITH_COSTS), EmbeddedSender(world.broker), stream, text, PLACE.partition)
+    assert len(world.read(PLACE)) == 1
+
+
+def test_streams_that_no_file_names_have_no_costs() -> None:
+    """They have the settings of all learners, and nothing else."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    application = world.application(WITH_COSTS.model_copy(update={"unknown_streams": "model"}))
+    _, _, threshold = decide(application, EmbeddedSender(world.broker), "new", "alerts: 0.1", PLACE.partition)
+    assert str(threshold) == "alerts 0.1"
+    with pytest.raises(ConfigurationError, match="needs the costs"):
+        decide(application, EmbeddedSender(world.broker), "new", "costs", PLACE.partition)
 
 
 # areba erase ----------------------------------------------------------------------------------------------------------

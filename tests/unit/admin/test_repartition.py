@@ -21,7 +21,7 @@ from stream_app.backends.retention import TIMES_BEFORE
 from stream_app.backends.topics import plan
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import Example, Label, Outcome
+from stream_app.records import Example, Label, Mark, MarkKind, Outcome
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.verify import verify
@@ -29,6 +29,9 @@ from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started
 
 STREAMS = ["s0", "s7", "s16", "s18", "s1", "s2", "s5", "s8"]
 """Of two partitions, half are in each; of four, a quarter."""
+
+PROMOTED = 25
+"""The example after which all streams get another threshold by a mark."""
 
 
 def _config(**sections: Any) -> Any:  # noqa: ANN401  (sections of a file)
@@ -61,6 +64,9 @@ class _World(World):
                 key, place = name.encode(), partition_of(name.encode(), partitions)
                 features = [float((number * 7 + len(name) + int(name[1:])) % 5), number % 3 - 1.0]
                 self.put("examples", place, key, codec.encode(Example(name, f"e{number}", features)), 1_000 + number)
+                if number == PROMOTED:
+                    mark = Mark(name, MarkKind.DECIDE, threshold_kind="alerts", threshold=0.3)
+                    self.put("examples", place, key, codec.encode(mark), 1_000 + number)
                 if number >= shift:
                     label = Label(name, f"e{number - shift}", number % 2)
                     self.put("labels", place, key, codec.encode(label), 1_000 + number)

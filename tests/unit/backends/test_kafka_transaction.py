@@ -23,6 +23,7 @@ class _Client:
         self._fatal = fatal
         self.is_broken = False
         self.is_initialised = False
+        self.closed_connections = 0
         self.destroyed = threading.Event()
 
     def init_transactions(self, _: float) -> None:

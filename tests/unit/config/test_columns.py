@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stream_app.config import Config, TaskSettings, changes, effective, load
+from stream_app.config import Config, TaskSettings, ThresholdSettings, changes, effective, load
 from stream_app.config.compatibility import Running
 from stream_app.errors import ConfigurationError
 
@@ -81,7 +81,7 @@ def _settings(columns: dict[str, Any], marks: list[Any]) -> TaskSettings:
 def test_what_may_change() -> None:
     """A change of columns would give learned weights to other features; new marks hold for what comes."""
     old = _settings({"a": "number", "b": {"category": {"most": 2}}}, [])
-    running = {"s": Running(4, "areba", frozenset())}
+    running = {"s": Running(4, "areba", frozenset(), ThresholdSettings())}
     assert changes(old, _settings({"a": "number", "b": {"category": {"most": 2}}}, [-1]), running).taken_over == (
         "missing_values: [] -> [-1.0] (streams: s) holds from now on",
     )

@@ -8,12 +8,14 @@ import pytest
 from stream_app.config import (
     JoinSettings,
     Running,
+    ThresholdSettings,
     changes,
+    threshold_of,
 )
 from stream_app.config.compatibility import Changes
 from tests.unit.config.support import FIVE_STREAMS, read
 
-FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}))
+FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}), threshold=ThresholdSettings())
 """The state of a stream that has run."""
 
 
@@ -131,6 +133,24 @@ class TestChanges:
         """Once a mark has promoted the champion, the file may name it, too."""
         old, new = "streams: {a: {champion: areba}}", "streams: {a: {champion: baseline}}"
         assert not self.between(tmp_path, old, new, {"a": FRAUD._replace(champion="baseline")}).refused
+
+    def test_a_threshold_that_was_promoted(self, tmp_path: Path) -> None:
+        """The file is not what decides then: an operator must see what does, and what would end it."""
+        promoted = {"a": FRAUD._replace(threshold=threshold_of("probability", 0.3))}
+        files = [f"streams: {{a: {{threshold: {one}}}}}" for one in ("majority", "{probability: 0.3}", "{score: 0.8}")]
+        same, follows, other = (self.between(tmp_path, files[0], file, promoted) for file in files)
+        [kept] = same.kept
+        assert kept == (
+            "threshold: probability 0.3, and the file has majority (streams: a) was promoted, and stays until the "
+            "threshold of the file changes"
+        )
+        assert not same.taken_over
+        assert follows.taken_over == (
+            "threshold: majority -> probability 0.3 (streams: a) holds already: it was promoted",
+        )
+        assert other.taken_over == ("threshold: probability 0.3 -> score 0.8 (streams: a) holds from now on",)
+        assert not follows.kept
+        assert not other.kept
 
     def test_all_at_once(self, tmp_path: Path) -> None:
         """All refused settings are reported together, one line each."""

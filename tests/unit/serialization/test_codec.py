@@ -33,6 +33,7 @@ from stream_app.records import (
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_labels
+from stream_app.verify.topic_reader import read_value
 from tests.support.formats.avro_reference import plain, varint
 from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.ids import unpack_id
@@ -56,6 +57,11 @@ def golden(record: type[avro.Record], version: int = 1) -> tuple[bytes, dict[str
 def decode_value(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits = LIMITS) -> Decoded:
     """Decode a batch of one value."""
     return decode([value], side, limits)
+
+
+def _threshold(kind: str | None, number: float | None = None) -> Mark:
+    """Return a mark with a threshold."""
+    return Mark("s", MarkKind.DECIDE, threshold_kind=kind, threshold=number)
 
 
 def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits = LIMITS) -> Reason | int:
@@ -167,6 +173,22 @@ def test_empty_batch(side: Side) -> None:
         (Mark("s", MarkKind.PROMOTE, 5), Side.EXAMPLES, Reason.UNDECODABLE),
         (Mark("s", MarkKind.PROMOTE, None, ""), Side.EXAMPLES, Reason.UNDECODABLE),
         (Mark("s", MarkKind.PROMOTE, None, "oob"), Side.LABELS, 0),
+        (_threshold("majority"), Side.EXAMPLES, 0),
+        (_threshold("costs"), Side.LABELS, 0),
+        (_threshold("score", 0.0), Side.EXAMPLES, 0),
+        (_threshold("probability", 1.0), Side.EXAMPLES, 0),
+        (_threshold("alerts", 1e-9), Side.EXAMPLES, 0),
+        (_threshold(None), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold(None, 0.3), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("majority", 0.5), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("costs", 0.5), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("score"), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("score", -1e-9), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("probability", 1.0000001), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("probability", math.nan), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("alerts", 0.0), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("alerts", 1.0), Side.EXAMPLES, Reason.UNDECODABLE),
+        (_threshold("alerts", math.inf), Side.EXAMPLES, Reason.UNDECODABLE),
         # several problems: the first in the order of the module's docstring counts
         (Example("", "", (math.nan,) * 100_001), Side.EXAMPLES, Reason.BAD_ID),
         (Example("s", "i", (math.nan,) * 100_001), Side.EXAMPLES, Reason.WRONG_DIMENSION),
@@ -174,8 +196,11 @@ def test_empty_batch(side: Side) -> None:
     ],
 )
 def test_reasons(record: avro.Record, side: Side, expected: Reason | int) -> None:
-    """The reason in a dead letter must help its sender to correct the producer."""
-    assert reason(codec.encode_unchecked(record), side) == expected
+    """The reason in a dead letter must help its sender to correct the producer; `areba verify` says the same."""
+    value = codec.encode_unchecked(record)
+    assert reason(value, side) == expected
+    judged = read_value(value, side, LIMITS)
+    assert (judged if isinstance(judged, Reason) else 0) == expected
 
 
 def _text(raw: bytes) -> bytes:

@@ -84,6 +84,11 @@ REFUSED = [
     ("Confluent's", b"\x00\x00\x00\x00\x01{}", Reason.WRONG_SCHEMA, "looks like Confluent's wire format"),
     ("an unknown mark", '{"stream":"s","kind":"stop"}', Reason.UNDECODABLE, 'field "kind" has the wrong type'),
     ("a mark that asks for nothing", '{"stream":"s","kind":"promote"}', Reason.UNDECODABLE, ""),
+    ("no threshold", '{"stream":"s","kind":"decide","threshold":0.3}', Reason.UNDECODABLE, ""),
+    ("an unknown threshold", '{"stream":"s","kind":"decide","threshold_kind":"luck"}', Reason.UNDECODABLE,
+     'field "threshold_kind" has the wrong type'),
+    ("a threshold as text", '{"stream":"s","kind":"decide","threshold_kind":"score","threshold":"0.3"}',
+     Reason.UNDECODABLE, 'field "threshold" is not a number'),
     ("text after a null byte", EXAMPLE % '"features":[1]' + "\0", Reason.UNDECODABLE, "not JSON"),
 ]  # fmt: skip
 

@@ -148,6 +148,14 @@ def test_marks_are_named_so() -> None:
     assert _read(marks, promote) == Mark("s", MarkKind.PROMOTE, learner="areba")
     assert _read(marks, promote, Side.LABELS) == Mark("s", MarkKind.PROMOTE, learner="areba")
     assert _read(marks, {**promote, "kind": "dance"}) is Reason.UNDECODABLE
+    thresholds = {"type": "enum", "name": "com.bank.ThresholdKind", "symbols": ["alerts", "score"]}
+    decides = {"type": "enum", "name": "MarkKind", "symbols": ["decide"]}
+    for number in ("double", "float", "int", ["null", "double"]):
+        fields = ("kind", decides), ("threshold", number), ("threshold_kind", thresholds), ("stream", "string")
+        decide = {"stream": "s", "kind": "decide", "threshold_kind": "score", "threshold": 1}
+        expected = Mark("s", MarkKind.DECIDE, threshold_kind="score", threshold=1.0)
+        assert _read(record(*fields, name="Mark"), decide) == expected
+        assert _read(record(*fields, name="Mark"), {**decide, "threshold_kind": "alerts"}) is Reason.UNDECODABLE
     others = record(("kind", kinds), *TEXTS, FLOATS)
     assert _read(others, {**NAMES, "kind": "promote", "features": [1.0]}) == Example("s", "1", (1.0,))
 
@@ -171,6 +179,9 @@ REFUSED = [
     (_values({"type": "array", "items": "int"}), Side.EXAMPLES, 'a value of field "values" has the type array'),
     (record(("stream", ["null", "string", "int"]), ("id", "string"), FLOATS), Side.EXAMPLES,
      'field "stream" has the type int'),
+    (record(("stream", "string"), ("kind", {"type": "enum", "name": "MarkKind", "symbols": ["decide"]}),
+            ("threshold", "string"), name="Mark"), Side.EXAMPLES,
+     'field "threshold" has the type string, and int, long, float or double is wanted'),
     ('{"type": "string"}', Side.EXAMPLES, "is no record"),
     ("", Side.LABELS, "is no record"),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from stream_app.backends.base import TopicInfo
 from stream_app.cli import topic_setup
 from stream_app.cli.preflight import Level, check_tasks
 from stream_app.cli.topic_setup import DEFAULT_PARTITIONS, create_topics
-from stream_app.errors import ConfigurationError
+from stream_app.errors import ConfigurationError, TopicError
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
@@ -59,6 +59,21 @@ def test_a_new_application(monkeypatch: pytest.MonkeyPatch) -> None:
         world.broker.delete_topic(name)
     create_topics(world.config, None)
     assert {topic.partitions for topic in world.broker.topics().values()} == {DEFAULT_PARTITIONS}
+
+
+@pytest.mark.parametrize("wanted", [None, 7, 8])
+def test_nothing_is_created_beside_inputs_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, wanted: int | None) -> None:
+    """Six topics with a wrong number of partitions would have to be deleted before the right ones can be created."""
+    world = World()
+    monkeypatch.setattr(topic_setup, "connect", lambda _: world.cluster)
+    for name in world.config.topics:
+        world.broker.delete_topic(name)
+    inputs = world.config.topics.inputs
+    for name, partitions in zip(inputs, (7, 7 if wanted == 8 else 3), strict=True):
+        world.broker.create_topic(TopicInfo(name, partitions, {}))
+    with pytest.raises(TopicError):
+        create_topics(world.config, wanted)
+    assert set(world.broker.topics()) == set(inputs)
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,8 @@ def test_values_are_judged_as_the_batch_decoder_judges_them() -> None:
             Mark("sine", MarkKind.ADVANCE, time_ms=-5),
             Mark("sine", MarkKind.PROMOTE, learner=""),
             Mark("sine", MarkKind.PROMOTE, learner="a"),
+            Mark("sine", MarkKind.DECIDE, threshold_kind="alerts", threshold=0.3),
+            Mark("sine", MarkKind.DECIDE, threshold_kind="costs"),
         )
     ]
     values: list[bytes | None] = [None, b"", *good]

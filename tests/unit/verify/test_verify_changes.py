@@ -103,6 +103,17 @@ def promote(application: Application) -> None:
     )
 
 
+def decide(kind: str, number: float | None = None) -> Callable[[Application], None]:
+    """Return the promotion of a threshold."""
+    value = encode(Mark("pumps", MarkKind.DECIDE, threshold_kind=kind, threshold=number))
+    return lambda application: application.append(application.log.config.topics.examples, b"pumps", value)
+
+
+def threshold(**pumps: float) -> dict[str, Any]:
+    """Return the streams, of which one has this threshold."""
+    return {"streams": {**BASE["streams"], "pumps": {"features": 2, "threshold": pumps}}}
+
+
 def end(application: Application) -> None:
     """Send a pair of `advance` marks, which publish metrics without a label."""
     application.log.end_stream("pumps")
@@ -131,6 +142,7 @@ ROWS: Mapping[str, Sequence[Step]] = {
     "a new stream": [{"streams": {**BASE["streams"], "unknown": {"features": 2}}}],
     "features": [{"streams": {"pumps": {}, "valves": {"features": 2}}}, TWO],
     "champion": [promote, streams("baseline", "areba")],
+    "threshold": [decide("alerts", 0.2), decide("alerts", 0.2), threshold(score=0.4)],
     "a new learner": [NEW],
     "a learner taken out": [ONE],
     "order of learners": [{"learners": {"baseline": BASELINE, "areba": AREBA}, **streams("areba", "areba")}],
@@ -184,6 +196,15 @@ SEQUENCES: Mapping[str, Sequence[Step]] = {
         TWO,
         NEW,
     ],
+    "thresholds of marks and files": [
+        decide("alerts", 0.3),
+        NEW | threshold(probability=0.3),
+        decide("alerts", 0.3),
+        TWO | threshold(alerts=0.3),
+        threshold(),
+        decide("costs"),
+    ],
+    "a promoted threshold, then reset": [decide("alerts", 0.3), promote, reset, ONE, TWO, decide("score", 0.4)],
     "predictions there and back": [{"predictions": "champion"}, ONE, {"predictions": "all"}, TWO],
     "corrections, reset": [join(corrections="correct"), reset, join(corrections="correct", ttl_ms=50), ONE, TWO],
     "two workers with different files": [ONE, TWO] * 4,

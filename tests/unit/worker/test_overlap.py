@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from stream_app.backends.base import Fetched
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
+from stream_app.worker import rounds, worker
 from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
@@ -13,6 +15,12 @@ from tests.support.world import PARTITIONS, World, all_at, make_config, started,
 
 RECORDS = 60
 """Of each input of each task: a dozen full batches."""
+
+SLOW_S = 0.2
+"""How long a slow transaction takes."""
+
+POLL_S = 0.01
+"""How long a poll takes."""
 
 
 class _Overlapping(EmbeddedTransaction):
@@ -25,6 +33,7 @@ class _Overlapping(EmbeddedTransaction):
 
     def __init__(self, world: World, aborted: Sequence[int] = ()) -> None:
         super().__init__(world.broker, "app-w")
+        self.world = world
         self.story: list[str] = []
         self._aborted = aborted
         self._is_aborted = False
@@ -85,6 +94,80 @@ def test_a_full_batch_is_computed_while_a_transaction_runs() -> None:
     assert len(runs) > 5
     assert all({*run} <= {"batch"} for run in runs), "one transaction at a time, and nothing else happens meanwhile"
     assert sum("batch" in run for run in runs) > len(runs) - 3
+    assert world.outputs() == undisturbed_outputs(RECORDS)
+
+
+def test_a_full_round_of_small_batches_is_computed_while_a_transaction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many partitions, no batch of a task is full, and the worker waited for each of its transactions."""
+    monkeypatch.setattr(rounds, "FULL_RECORDS", 5 * PARTITIONS)
+    world = World(make_config(worker={"max_batch_records": 1_000}))
+    transaction = _Overlapping(world)
+    member = _member(world, transaction)
+    take_turns(member, until=lambda: len(member.tasks) == PARTITIONS)
+    for first in range(0, RECORDS, 5):
+        world.send(5, first=first)
+        member.turn()
+    take_turns(member, until=all_at(member, RECORDS))
+    assert sum("batch" in run for run in _runs(transaction.story)) > 3
+
+
+class _Slow(_Overlapping):
+    """A transaction that ends `SLOW_S` after its start."""
+
+    def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
+        """Note the work, and do it later."""
+        clock, end_s = self.world.clock, self.world.clock.monotonic_s() + SLOW_S
+        result = super().start(work)
+
+        def late() -> bool:
+            clock.advance(max(0.0, end_s - clock.monotonic_s()))
+            return result()
+
+        return late
+
+
+def test_records_gather_while_a_transaction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction costs time for each partition: if each carried only a few records, the worker would fall behind."""
+    monkeypatch.setattr(rounds, "FULL_RECORDS", PARTITIONS)
+    world = World(make_config(worker={"max_batch_records": 1_000}))
+    transaction = _Slow(world)
+    member = _member(world, transaction)
+    take_turns(member, until=lambda: len(member.tasks) == PARTITIONS)
+    begin_s, poll, sent = world.clock.monotonic_s(), member._ports.source.poll, 0
+
+    def steady(max_records: int, _: float) -> Sequence[Fetched]:
+        nonlocal sent
+        world.clock.advance(POLL_S)
+        world.send(1, first=sent)
+        sent += 1
+        return poll(max_records, 0.0)
+
+    monkeypatch.setattr(member._ports.source, "poll", steady)
+    while world.clock.monotonic_s() < begin_s + 20 * SLOW_S:
+        member.turn()
+    assert transaction.story.count("start") > 15
+    records = sum(sum(task.offsets) for task in member.tasks)
+    assert records > 4 * 2 * PARTITIONS * transaction.story.count("commit"), "what came in more than four polls"
+
+
+def test_a_worker_with_many_tasks_takes_more_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 64 partitions, a poll that takes as much as with one leaves a hundred records for each transaction."""
+    monkeypatch.setattr(worker, "POLL_RECORDS", 5)
+    monkeypatch.setattr(worker, "TASK_RECORDS", 4)
+    world = World()
+    member = _member(world, _Overlapping(world))
+    polls: list[int] = []
+    poll = member._ports.source.poll
+
+    def noted(max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        polls.append(max_records)
+        return poll(max_records, timeout_s)
+
+    monkeypatch.setattr(member._ports.source, "poll", noted)
+    world.send(RECORDS)
+    take_turns(member, until=all_at(member, RECORDS))
+    assert polls[0] == 5, "it has no tasks yet"
+    assert polls[-1] == 4 * PARTITIONS
     assert world.outputs() == undisturbed_outputs(RECORDS)
 
 

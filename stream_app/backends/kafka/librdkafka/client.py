@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app.backends.kafka.librdkafka.connections import ClosedConnections
 from stream_app.backends.kafka.librdkafka.library import (
     CONSUMER,
     ERROR_CALLBACK,
@@ -29,12 +30,14 @@ class Callbacks(NamedTuple):
         log: Gets the level of `logging`, the facility and the text of each log line.
         rebalance: Gets the code and the list of a rebalance; consumers only.
         delivery: The address of a compiled function that gets delivery reports; producers only.
+        connections: Counts the connections that end; None: nobody wants to know.
     """
 
     error: Callable[[KafkaError], None]
     log: Callable[[int, str, str], None]
     rebalance: Any = None
     delivery: int = 0
+    connections: ClosedConnections | None = None
 
 
 class Client:
@@ -76,6 +79,8 @@ class Client:
             self.lib.conf_set_rebalance_cb(conf, on_rebalance)
         if self._callbacks.delivery:
             self.lib.conf_set_dr_msg_cb(conf, self._callbacks.delivery)
+        if self._callbacks.connections is not None:
+            self._callbacks.connections.watch(self.lib, conf)
         text = ctypes.create_string_buffer(TEXT_BYTES)
         handle: int | None = self.lib.new(kind, conf, text, TEXT_BYTES)
         if not handle:
@@ -145,6 +150,8 @@ class Client:
         """Release the client; no other call may be running."""
         handle, self._handle = self.handle, None
         self.lib.destroy(handle)
+        if self._callbacks.connections is not None:
+            self._callbacks.connections.forget()
 
 
 def milliseconds(seconds: float) -> int:

@@ -71,6 +71,8 @@ _FUNCTIONS = MappingProxyType(
         "conf_set_log_cb": (None, [c_void_p, LOG_CALLBACK]),
         "conf_set_rebalance_cb": (None, [c_void_p, REBALANCE_CALLBACK]),
         "conf_set_dr_msg_cb": (None, [c_void_p, c_void_p]),
+        "conf_set_closesocket_cb": (None, [c_void_p, c_void_p]),
+        "conf_set_opaque": (None, [c_void_p, c_void_p]),
         # Errors
         "error_code": (c_int, [c_void_p]),
         "error_string": (c_char_p, [c_void_p]),

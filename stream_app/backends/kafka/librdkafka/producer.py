@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from stream_app.arrays import Longs
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.librdkafka.client import Callbacks, Client, milliseconds
+from stream_app.backends.kafka.librdkafka.connections import ClosedConnections
 from stream_app.backends.kafka.librdkafka.library import PRODUCER, Library
 from stream_app.backends.kafka.librdkafka.partitions import partition_list
 from stream_app.backends.kafka.librdkafka.sending import Target, collect_offset, send_rows
@@ -33,10 +34,17 @@ class ColumnProducer:
     """
 
     def __init__(self, settings: Mapping[str, object], callbacks: Callbacks) -> None:
-        self._client = Client(PRODUCER, settings, callbacks._replace(delivery=_delivery_callback()))
+        self._connections = ClosedConnections()
+        compiled = callbacks._replace(delivery=_delivery_callback(), connections=self._connections)
+        self._client = Client(PRODUCER, settings, compiled)
         self._lib: Library = self._client.lib
         self._topics: dict[str, int] = {}
         self._produceva = self._lib.address("produceva")
+
+    @property
+    def closed_connections(self) -> int:
+        """How many connections to brokers have ended so far."""
+        return self._connections.count
 
     def __len__(self) -> int:
         return int(self._lib.outq_len(self._client.handle))

@@ -1,5 +1,6 @@
 """Run the compiled code of this package once without a record, which compiles the code or loads it from the cache."""
 
+from stream_app.backends.kafka.librdkafka.connections import count_and_close
 from stream_app.backends.kafka.librdkafka.library import library
 from stream_app.backends.kafka.librdkafka.messages import MessageReader
 from stream_app.backends.kafka.librdkafka.sending import Target, collect_offset, send_rows
@@ -11,3 +12,4 @@ def rehearse() -> None:
     MessageReader(library()).rehearse()
     send_rows(Target(0, 0, 0, 0, 0), OutputRecords.of((), (), ()), 0)
     collect_offset()
+    count_and_close()

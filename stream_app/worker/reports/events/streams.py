@@ -74,6 +74,18 @@ class ValuesLimited(TaskEvent):
     steps: int
 
 
+@event("features-unscaled", WARNING, ": {streams}")
+class FeaturesUnscaled(StreamProblem):
+    """Learners of these streams have no scaler, and a feature is so large that they learn badly.
+
+    The line has the largest feature, or its column. Set `scaler: standard`: the learner then begins again, so try it as
+    a challenger first. Logged once for each stream, after 1,000 examples, and again when a worker takes over its task.
+    """
+
+    stream: str
+    problem: str
+
+
 @event("drift-began", INFO, ": {streams}")
 class DriftBegan(StreamProblem):
     """Features or scores of these streams have drifted: their PSI is above `drift.threshold`.

@@ -1,4 +1,4 @@
-"""The kinds of streams that nobody tuned on."""
+"""The validation kinds of streams."""
 
 from pathlib import Path
 

@@ -16,7 +16,8 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 /**
  * Joins two topics by key with Kafka Streams, exactly once, with its default stores (RocksDB with changelogs).
  *
- * <p>Arguments: the brokers, both input topics, the output topic, a folder for state.
+ * <p>Arguments: the brokers, both input topics, the output topic, a folder for state, and perhaps the commit interval
+ * in milliseconds, in place of the default.
  */
 public final class StreamsJoin {
     private static final byte[] OUTPUT = new byte[75];
@@ -29,6 +30,9 @@ public final class StreamsJoin {
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[3]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        if (arguments.length > 5) {
+            settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, arguments[5]);
+        }
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
 
         var bytes = Consumed.with(Serdes.ByteArray(), Serdes.ByteArray());
