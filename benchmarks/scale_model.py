@@ -31,13 +31,13 @@ _BATCH, _RECORD, _MARKER = 61, 7, 78
 MANIFEST_ENTRY = 203
 """Bytes of a manifest for each blob: `Manifest.to_bytes`."""
 
-SNAPSHOT = 11_628
+SNAPSHOT = 10_699
 """Bytes of a snapshot for each young stream: AREBA_20, 3 features, 20 labels."""
 
 ALLOCATED = 31_544
 """Bytes that such a stream has allocated."""
 
-DRAFT_S, LOAD_S = 0.65e-3, 1.6e-3
+DRAFT_S, LOAD_S = 0.3e-3, 0.7e-3
 """CPU of a worker to draft such a stream for a snapshot, and to load it (27 November 2026, two shared cores)."""
 
 TRANSACTION_S = 0.02

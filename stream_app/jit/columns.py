@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stream_app.arrays import Bytes, Longs
+from stream_app.arrays import Longs
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.jit.memory import Generator, Typing, array_type, bytes_at, intrinsic, make_array
+from stream_app.jit.tables import Span
 
 # isort: split
 from llvmlite import ir
@@ -70,16 +70,16 @@ class Block(NamedTuple):
             sizes += [size] * elements if column.transposed else [size * elements]
         return np.array(sizes, np.int64)
 
-    def views(self, memory: Bytes, descriptor: Sequence[int]) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Yield each column of the block by its name, as a view of the block's memory."""
+    def spans(self, descriptor: Sequence[int]) -> Iterator[tuple[str, Span]]:
+        """Yield the place of each column in the block by its name."""
         start, rows = 0, self.rows(descriptor)
         for column in self.columns:
-            elements = _elements(column, descriptor)
-            end = start + rows * elements * np.dtype(column.dtype).itemsize
-            array = memory[start:end].view(column.dtype)
+            elements, dtype = _elements(column, descriptor), np.dtype(column.dtype)
+            shape: tuple[int, ...] = (rows * elements,)
             if self._dimensions(column) == 2:
-                array = array.reshape((elements, rows) if column.transposed else (rows, elements))
-            yield column.name, array
+                shape = (elements, rows) if column.transposed else (rows, elements)
+            end = start + rows * elements * dtype.itemsize
+            yield column.name, Span(start, end, dtype, shape)
             start = end
 
     def _dimensions(self, column: BlockColumn) -> int:

@@ -181,16 +181,25 @@ def _arrays(table: Any, prefix: str = "") -> Iterator[tuple[str, NDArray[Any], A
             yield f"{prefix}{name}", field, entries[name].mark
 
 
-def _rebuilt(table: Any, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> Any:  # noqa: ANN401  (any table)
+def _rebuilt(table: Any, new: Mapping[str, Any], prefix: str = "") -> Any:  # noqa: ANN401  (any table)
     """Return a table with the arrays of these paths replaced."""
     return table._replace(
         **{
-            name: _rebuilt(field, arrays, f"{prefix}{name}.")
+            name: _rebuilt(field, new, f"{prefix}{name}.")
             if isinstance(field, tuple)
-            else arrays.get(f"{prefix}{name}", field)
+            else new.get(f"{prefix}{name}", field)
             for name, field in table._asdict().items()
         }
     )
+
+
+def _with_views(template: Any, block: Bytes) -> Any:  # noqa: ANN401  (any table)
+    """Return a table with the arrays of a block in the place of their spans."""
+    if isinstance(template, Span):
+        return template.view(block)
+    if not isinstance(template, tuple):
+        return template
+    return template._make([_with_views(field, block) for field in template])  # type: ignore[attr-defined]
 
 
 class Span(NamedTuple):
@@ -203,7 +212,7 @@ class Span(NamedTuple):
 
     def view(self, block: Bytes) -> NDArray[Any]:
         """Return the array in a block of this layout."""
-        return block[self.start : self.end].view(self.dtype).reshape(self.shape)
+        return np.ndarray(self.shape, self.dtype, block, self.start)
 
 
 class _PackedBlock(NamedTuple):
@@ -215,6 +224,7 @@ class _PackedBlock(NamedTuple):
         address: The address of the block.
         frequent_bytes: Bytes from its beginning to the arrays that are seldom read.
         spans: The place of each array by its path in the table, such as `queues.ids`.
+        template: The table, with spans in the place of these arrays.
     """
 
     table: Any
@@ -222,10 +232,11 @@ class _PackedBlock(NamedTuple):
     address: int
     frequent_bytes: int
     spans: Mapping[str, Span]
+    template: Any
 
     def table_in(self, block: Bytes) -> Any:  # noqa: ANN401  (any table)
         """Return the table with views of another block of the same layout."""
-        return _rebuilt(self.table, {path: span.view(block) for path, span in self.spans.items()})
+        return _with_views(self.template, block)
 
 
 def pack(table: Any) -> _PackedBlock:  # noqa: ANN401  (any table)
@@ -243,5 +254,5 @@ def pack(table: Any) -> _PackedBlock:  # noqa: ANN401  (any table)
     block, begin = aligned_block(size)
     for path, span in spans.items():
         span.view(block)[...] = arrays[path][0]
-    made = _PackedBlock(table, block, begin, frequent_bytes, spans)
-    return made._replace(table=made.table_in(block))
+    template = _rebuilt(table, spans)
+    return _PackedBlock(_with_views(template, block), block, begin, frequent_bytes, spans, template)

@@ -6,6 +6,7 @@ The rules are in `rules`, the memory's layout in `layout`. Compiled code gets th
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from stream_app.config import JoinSettings, ThresholdSettings, threshold_of
 from stream_app.jit.columns import Rows, copy_rows
 from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.jit.memory import address_of, aligned_block, longs_at
+from stream_app.jit.tables import Span
 from stream_app.join.constants import COUNTERS, EVALUATION_COLUMNS, SETTINGS, Counter, Setting, SlotState
 from stream_app.join.expiry_heaps import push_slot
 from stream_app.join.id_table import EMPTY_BUCKET, closed_reference, closed_row, hash_id, insert_reference
@@ -187,12 +189,15 @@ class StreamJoin:
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return all state by the names of `JoinArrays`, as views that are valid until the join grows."""
-        descriptor = self.descriptor.tolist()
-        return {
-            name: view
-            for block, memory in zip(BLOCKS, self._blocks, strict=True)
-            for name, view in block.views(memory, descriptor)
-        }
+        return {name: span.view(self._blocks[block]) for name, (block, span) in self._layout.items()}
+
+    def spans(self) -> Mapping[str, Span]:
+        """Return type and shape of all `arrays`."""
+        return {name: span for name, (_, span) in self._layout.items()}
+
+    @property
+    def _layout(self) -> Mapping[str, tuple[int, Span]]:
+        return _layout_of(*self.descriptor.tolist()[JoinField.SLOTS :])
 
     def _change(self, block: int, field: int, value: int, move: Callable[[], None]) -> None:
         """Change a field of the descriptor, replace the block whose layout depends on it, and move the contents."""
@@ -204,8 +209,8 @@ class StreamJoin:
         del old_memory  # compiled code reads it by address: it must exist until here
 
     def _new_block(self, number: int) -> Bytes:
-        block, descriptor = BLOCKS[number], self.descriptor.tolist()
-        memory, self.descriptor[number] = aligned_block(block.rows(descriptor) * block.row_bytes(descriptor))
+        size = max(span.end for block, span in self._layout.values() if block == number)
+        memory, self.descriptor[number] = aligned_block(size)
         return memory
 
     def _copy_rows(self, block: int, first: int, end: int) -> None:
@@ -228,6 +233,13 @@ class StreamJoin:
 
     def _move_table(self) -> None:
         _rehash(self._addresses[1], self.address)
+
+
+@lru_cache(maxsize=1_000)
+def _layout_of(*sizes: int) -> Mapping[str, tuple[int, Span]]:
+    """Return the block of each column and its place there, given the fields of a descriptor after the addresses."""
+    descriptor = [*[0] * JoinField.SLOTS, *sizes]
+    return {name: (int(block.address_field), span) for block in BLOCKS for name, span in block.spans(descriptor)}
 
 
 def _power_of_two(least: int) -> int:

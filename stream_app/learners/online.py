@@ -26,6 +26,9 @@ from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, new_scaler
 from stream_app.records import Operation
 
+SEEN = "seen"
+"""A learner's array by slot: the features as scaled, or the arrival, when the example was predicted."""
+
 _GENERATOR = "method.own.generator"
 """The path of a method's generator of random numbers in the memory of a learner."""
 
@@ -73,6 +76,9 @@ class OnlineLearner:
         features: Numbers in an example.
         scaled: Whether features are standardised online.
         buffers: What learners that never run at the same time share; without them, this learner has its own.
+
+    Attributes:
+        array_names: The names of its `arrays`, in order.
     """
 
     def __init__(
@@ -90,10 +96,14 @@ class OnlineLearner:
         parts = _Parts(scaler, model if self._modules is None else None, method.tables)
         self._layout = pack(with_shared_buffers(parts, {} if buffers is None else buffers))
         self._block, self._begin = self._layout.block, self._layout.address
-        self._parts: _Parts | None = self._layout.table
+        self._rows = _no_rows(scaler)
+        self._parts: _Parts | None = self._with_rows(self._layout.table)
         self._descriptor = self._new_descriptor()
-        inside = (self._descriptor >= self._begin) & (self._descriptor < self._begin + len(self._block))
+        self._row_fields = np.flatnonzero(self._descriptor == address_of(self._rows))
+        # An array without elements may begin at the end of the block; no other memory begins there.
+        inside = (self._descriptor >= self._begin) & (self._descriptor <= self._begin + len(self._block))
         self._inside = np.flatnonzero(inside)  # fields that are addresses in the block
+        self.array_names: Sequence[str] = tuple(self.arrays())
 
     def copy_with(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
         """Return a copy of this learner, which is new and compiled, with other weights.
@@ -102,9 +112,14 @@ class OnlineLearner:
             parameters: float32 `[n * p]`, the weights of its networks.
             generator: uint64 `[6]`, see `poisson`, if the method `draws_numbers`.
         """
+        made = self.blank_copy()
+        made.set_weights(parameters, generator)
+        return made
+
+    def blank_copy(self) -> "OnlineLearner":
+        """Return a copy of this learner, which is new and compiled, with the same weights."""
         made = copy(self)
         made.take_own_memory()
-        made.set_weights(parameters, generator)
         return made
 
     def take_own_memory(self) -> None:
@@ -124,7 +139,7 @@ class OnlineLearner:
     @property
     def allocated_bytes(self) -> int:
         """Bytes of the learner's memory, without modules under autograd."""
-        return len(self._block) + (0 if self._by_slot is None else self._by_slot.nbytes)
+        return len(self._block) + self._rows.nbytes
 
     @property
     def limited_examples(self) -> int:
@@ -154,8 +169,13 @@ class OnlineLearner:
     @property
     def _all(self) -> _Parts:
         if self._parts is None:
-            self._parts = self._layout.table_in(self._block)
+            self._parts = self._with_rows(self._layout.table_in(self._block))
         return self._parts
+
+    def _with_rows(self, parts: _Parts) -> _Parts:
+        """Return the parts with what is kept by slot, which is not in the block."""
+        scaler, rows = parts.scaler, self._rows.reshape(-1)
+        return parts._replace(scaler=scaler._replace(seen=rows) if scaler.active else scaler._replace(arrivals=rows))
 
     @property
     def _own_method(self) -> RunningMethod:
@@ -168,24 +188,20 @@ class OnlineLearner:
         return self._descriptor if self._modules is None else None
 
     @property
-    def _by_slot(self) -> NDArray[np.generic] | None:
-        """What is kept of each slot, not copied: scaled features `[slots, d]`, or arrivals `[slots, 1]`."""
-        scaler = self._all.scaler
-        if scaler.active:
-            return scaler.seen.reshape(-1, self._features)
-        return scaler.arrivals.reshape(-1, 1) if scaler.tracks else None
+    def _keeps_rows(self) -> bool:
+        """Whether something is kept of each slot."""
+        return bool(self._rows.shape[1])
 
     def make_room(self, slots: int) -> None:
         """Make sure that there is room for what is kept of this many slots; what is there stays."""
-        kept = self._by_slot
-        if kept is None or slots <= len(kept):
+        kept = self._rows
+        if not self._keeps_rows or slots <= len(kept):
             return
-        grown = np.zeros((slots, kept.shape[1]), kept.dtype)
-        grown[: len(kept)] = kept
-        scaler, flat = self._all.scaler, grown.reshape(-1)
-        scaler = scaler._replace(seen=flat) if scaler.active else scaler._replace(arrivals=flat)
-        self._parts = self._all._replace(scaler=scaler)
-        self._descriptor[:] = self._new_descriptor()
+        self._rows = np.zeros((slots, kept.shape[1]), kept.dtype)
+        self._rows[: len(kept)] = kept
+        self._descriptor[self._row_fields] = address_of(self._rows)
+        if self._parts is not None:
+            self._parts = self._with_rows(self._parts)
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
         """Carry out the operations; see `api.Learner`."""
@@ -269,24 +285,25 @@ class OnlineLearner:
     def arrays(self) -> State:
         """Return copies of the state; see `api.Learner`. `seen`, what is kept by slot, has a row for each slot."""
         arrays = {name: view.copy() for name, view in self._views().items()}
-        if self._by_slot is not None:
-            arrays["seen"] = self._by_slot[: int(self._all.scaler.slots[0])].copy()
+        if self._keeps_rows:
+            arrays[SEEN] = self._rows[: int(self._all.scaler.slots[0])].copy()
         return arrays | dict(self._own_method.arrays())
 
     def load(self, arrays: State) -> None:
         """Take over the state of a learner; see `api.Learner`."""
-        mine, views = self.arrays(), self._views()
-        if list(arrays) != list(mine):
-            raise StateError(f"a learner's state has {', '.join(arrays)}; this one needs {', '.join(mine)}")
+        if tuple(arrays) != self.array_names:
+            raise StateError(f"a learner's state has {', '.join(arrays)}; this one needs {', '.join(self.array_names)}")
+        views, rows, method = self._views(), self._rows, self._own_method
         for name, view in views.items():
             if arrays[name].shape != view.shape or arrays[name].dtype != view.dtype:
                 raise StateError(
                     f"a learner's {name} is {arrays[name].dtype} {arrays[name].shape}; "
                     f"this one needs {view.dtype} {view.shape}"
                 )
-        own = self._by_slot
-        is_like_own = own is None or (arrays["seen"].dtype, arrays["seen"].shape[1:]) == (own.dtype, own.shape[1:])
-        if not is_like_own or not self._own_method.fits(arrays):
+        is_like_own = not self._keeps_rows or (
+            (arrays[SEEN].dtype, arrays[SEEN].shape[1:]) == (rows.dtype, rows.shape[1:])
+        )
+        if not is_like_own or not method.fits(arrays):
             raise StateError("a learner's kept examples do not fit this one: another dimension, method or budget")
         if not all(np.isfinite(arrays[name]).all() for name in views if not name.startswith("buffer.")):
             raise StateError("a learner's state has numbers that are not finite")
@@ -294,16 +311,19 @@ class OnlineLearner:
             raise StateError(f"a learner's parameters are at most {LARGEST:.0e} either way")
         for name, view in views.items():
             view[...] = arrays[name]
-        if own is not None:
-            self._load_by_slot(arrays["seen"])
-        self._own_method.load(arrays)
+        if self._keeps_rows:
+            seen = arrays[SEEN]
+            self.make_room(len(seen))
+            self._rows[: len(seen)] = seen
+            self._all.scaler.slots[0] = len(seen)
+        method.load(arrays)
 
-    def _load_by_slot(self, rows: NDArray[np.generic]) -> None:
-        self.make_room(len(rows))
-        kept = self._by_slot
-        if kept is not None:
-            kept[: len(rows)] = rows
-            self._all.scaler.slots[0] = len(rows)
+
+def _no_rows(scaler: Scaler) -> NDArray[Any]:
+    """Return what is kept of each slot, for no slot: scaled features `[0, d]`, arrivals `[0, 1]`, nothing `[0, 0]`."""
+    if scaler.active:
+        return np.zeros((0, scaler.width), np.float32)
+    return np.zeros((0, int(scaler.tracks)), np.int64)
 
 
 def _training_of(networks: DenseNetworks) -> Training:

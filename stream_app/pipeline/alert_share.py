@@ -96,10 +96,10 @@ class AlertShare:
         if state is None or state.shape != self._state.shape or state.dtype != self._state.dtype:
             raise StateError(f"the scores of alerts must be numbers {list(self._state.shape)} by the name {_NAME}")
         numbers = np.asarray(state, np.float64)
-        counts = np.delete(numbers, _CARRIED)
+        scores = numbers[_SCORES:]
         if (
-            not (np.isfinite(counts) & (counts >= 0)).all()
-            or not counts[0]
+            not (np.isfinite(scores) & (scores >= 0)).all()
+            or not 0 < numbers[_WEIGHT] < np.inf
             or not abs(numbers[_CARRIED]) <= _MOST_CARRIED
         ):
             raise StateError("the scores of alerts must be finite and not negative")

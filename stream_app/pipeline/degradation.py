@@ -302,8 +302,12 @@ class ChangeMonitor:
         return {name: array.copy() for name, array in self._views().items()}
 
     def _views(self) -> Mapping[str, Doubles]:
-        parts = np.split(self._state, np.cumsum([math.prod(shape) for shape in _NAMES.values()])[:-1])
-        return {name: part.reshape(shape) for (name, shape), part in zip(_NAMES.items(), parts, strict=True)}
+        views, begin = {}, 0
+        for name, shape in _NAMES.items():
+            end = begin + math.prod(shape)
+            views[name] = self._state[begin:end].reshape(shape)
+            begin = end
+        return views
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Take over the state.

@@ -3,8 +3,9 @@
 from stream_app.config import StreamSettings, must_restart
 from stream_app.config.column_settings import columns_text
 from stream_app.errors import StateError
+from stream_app.learners.online import SEEN
 from stream_app.pipeline.stream_set import Streams
-from stream_app.pipeline.stream_state import SEEN, learner_state
+from stream_app.pipeline.stream_state import learner_state
 from stream_app.snapshot.imported_state import ImportedModel
 
 

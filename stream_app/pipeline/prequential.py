@@ -25,6 +25,7 @@ costs of the decisions, and the labels whose costs are known.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -135,8 +136,9 @@ class Factors(NamedTuple):
     prevalence_fading: float
 
 
-def factors_of(factors: Sequence[float], prevalence_fading: float) -> NDArray[np.float64]:
-    """Return the `Factors` of each window, float64 `[w, 3]`.
+@lru_cache(maxsize=100)
+def factors_of(factors: tuple[float, ...], prevalence_fading: float) -> NDArray[np.float64]:
+    """Return the `Factors` of each window, float64 `[w, 3]`; callers share the array, and do not change it.
 
     The window of a fading factor nearer to 1 has the prevalence of all of its labels, so that its figures agree.
     """
@@ -306,7 +308,7 @@ class Prequential:
     def __init__(self, factors: Sequence[float] = (0.99,), prevalence_fading: float = 1.0) -> None:
         if not factors or not all(0.0 < fading <= 1.0 for fading in (*factors, prevalence_fading)):
             raise ValueError(f"fading factors are in (0, 1], not {[*factors, prevalence_fading]}")
-        self._factors = factors_of(factors, prevalence_fading)
+        self._factors = factors_of(tuple(factors), prevalence_fading)
         self._sums = np.zeros((len(factors), _WIDTH))
         self._sums[:, _WEIGHT:_HISTOGRAMS] = 1.0
 

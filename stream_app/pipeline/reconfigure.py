@@ -24,6 +24,7 @@ from stream_app.config.column_settings import places_in, width_of
 from stream_app.join.constants import EVALUATION_COLUMNS, NO_ANSWER, NO_EVALUATION, Counter, Evaluation
 from stream_app.join.score_bins import WORDS
 from stream_app.learners.api import Operations
+from stream_app.learners.online import SEEN
 from stream_app.learners.wider_state import AddedFeatures
 from stream_app.pipeline.preparation.growth import grown
 from stream_app.pipeline.prequential import UNPREDICTED
@@ -33,7 +34,6 @@ from stream_app.pipeline.stream_state import (
     COSTS,
     EVALUATIONS,
     KEPT_COUNTERS,
-    SEEN,
     StreamState,
     counter_of,
     load_stream,

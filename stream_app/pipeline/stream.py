@@ -137,8 +137,13 @@ class Stream:
         self._seed_of = shared.seed_of
         self._open_marks: dict[OpenMark, None] = {}
 
-    def set_features(self, features: int) -> None:
-        """Fix the number of features, from the configuration or the first example, and build the learners."""
+    def set_features(self, features: int, *, is_loaded: bool = False) -> None:
+        """Fix the number of features, from the configuration or the first example, and build the learners.
+
+        Args:
+            features: The number.
+            is_loaded: Whether a stored state follows.
+        """
         self.features = features
         self.join.set_features(features)
         self.learners = tuple(
@@ -148,6 +153,7 @@ class Stream:
                 features,
                 self._seed_of(self._task.application_id, self.name, name),
                 self._learner_resources,
+                is_loaded=is_loaded,
             )
             for name, settings in self.settings.learners.items()
         )

@@ -184,8 +184,8 @@ class Streams:
 
     # Opening --------------------------------------------------------------------------------------------------------
 
-    def open(self, name: str, settings: StreamSettings, features: int = 0) -> Stream:
-        """Begin a new stream, with its number of features if that is known."""
+    def open(self, name: str, settings: StreamSettings, features: int = 0, *, is_loaded: bool = False) -> Stream:
+        """Begin a new stream, with its number of features if that is known; see `begin`."""
         number, learners = len(self), len(settings.learners)
         self._index[name] = number
         self.names.append(name)
@@ -195,7 +195,7 @@ class Streams:
             for table in _TABLES:
                 setattr(self, table, _widened(getattr(self, table), rows))
             self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
-        return self.begin(number, settings, features)
+        return self.begin(number, settings, features, is_loaded=is_loaded)
 
     def remove(self, names: Collection[str]) -> None:
         """Remove streams; the others keep their order, and get the next free numbers."""
@@ -213,8 +213,11 @@ class Streams:
             number: self._preparations[before] for number, before in enumerate(kept) if before in self._preparations
         }
 
-    def begin(self, number: int, settings: StreamSettings, features: int = 0) -> Stream:
-        """Begin the stream of this number, from the start: a stream that is there loses all of its state."""
+    def begin(self, number: int, settings: StreamSettings, features: int = 0, *, is_loaded: bool = False) -> Stream:
+        """Begin the stream of this number, from the start: a stream that is there loses all of its state.
+
+        If `is_loaded`, a stored state follows, and learners have no initial weights.
+        """
         stream = Stream(self.names[number], settings, self._resources)
         self._streams[number : number + 1] = [stream]
         self._joins[number], self._counts[number] = stream.join.address, len(settings.learners)
@@ -228,13 +231,13 @@ class Streams:
         for k, learner in enumerate(settings.learners):
             self._learners[number, k, NUMBER] = self.number_of_learner(learner)
         if settings.features or features:
-            self.set_features(number, settings.features or features)
+            self.set_features(number, settings.features or features, is_loaded=is_loaded)
         return stream
 
-    def set_features(self, number: int, features: int) -> None:
+    def set_features(self, number: int, features: int, *, is_loaded: bool = False) -> None:
         """Fix the number of features of a stream, which builds its learners."""
         stream = self._streams[number]
-        stream.set_features(features)
+        stream.set_features(features, is_loaded=is_loaded)
         self._dimensions[number] = features
         if stream.drift is not None:
             self._drifts[number], self._has_drift = stream.drift.addresses, True

@@ -3,16 +3,18 @@
 Slots, hash tables and heaps depend on where batches were cut, but no result depends on them; they are built again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import Bytes, Integers, Longs
+from stream_app.arrays import Bytes, Longs
 from stream_app.errors import StateError
+from stream_app.jit.tables import Span
 from stream_app.join import constants as join
+from stream_app.learners.online import SEEN, OnlineLearner
 from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.calibration import Calibration
@@ -20,7 +22,7 @@ from stream_app.pipeline.degradation import ChangeMonitor
 from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Side, ThresholdKind
-from stream_app.snapshot.format import Arrays, Columns, named, without_prefix
+from stream_app.snapshot.format import Arrays, Columns, by_prefix, named
 from stream_app.snapshot.row_headers import headers_of, packed_headers
 
 COSTS = "costs"
@@ -60,8 +62,8 @@ KEPT_COUNTERS = (
 )
 """The counters that a snapshot has; the others count slots and buckets of the table."""
 
-SEEN = "seen"
-"""A learner's array by slot: the features as scaled when the example was predicted."""
+
+_KEPT = np.array(KEPT_COUNTERS)
 
 
 class StreamState:
@@ -88,28 +90,37 @@ class StreamState:
         return [dict(learner.arrays()) for learner in self._stream.learners]
 
     @cached_property
-    def _pending(self) -> Integers:
+    def _pending(self) -> Longs:
         return self._slots(join.SlotState.PENDING)
 
-    def _slots(self, kind: int) -> Integers:
+    @cached_property
+    def _arrivals(self) -> Longs:
+        arrivals: Longs = self._join["arrivals"][self._pending]
+        return arrivals
+
+    def _slots(self, kind: int) -> Longs:
         """Return the slots in a state, `IS_PENDING` or `IS_WAITING`, by arrival."""
-        slots = np.flatnonzero(self._join["states"] == kind)
-        by: Integers = slots[np.argsort(self._join["arrivals"][slots], kind="stable")].astype(np.int32)
+        slots = (self._join["states"] == kind).nonzero()[0]
+        by: Longs = slots[self._join["arrivals"][slots].argsort(kind="stable")]
         return by
 
     def core_state(self) -> Arrays:
-        """Return all state except the rows of pending examples and closed ids."""
-        waiting = self._slots(join.SlotState.WAITING)
+        """Return all state except the rows of pending examples and closed ids; what is empty is left out."""
+        delays = self._join["delays"].nonzero()[0]
         arrays: Columns = {
             "features_count": np.array([self._stream.features]),
-            "counters": self._join["counters"][list(KEPT_COUNTERS)],
-            "delays": np.flatnonzero(self._join["delays"]),
-            "delay_counts": self._join["delays"][np.flatnonzero(self._join["delays"])],
-            "marks": np.array(self._stream.open_marks(), np.int64).reshape(-1, 2),
+            "counters": self._join["counters"][_KEPT],
+            "delays": delays,
+            "delay_counts": self._join["delays"][delays],
         }
-        arrays |= named("waiting.", {name: self._join[name][waiting] for name in _WAITING_COLUMNS})
-        originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
-        arrays |= named("originals.", _columns_of(originals))
+        marks = self._stream.open_marks()
+        if marks:
+            arrays["marks"] = np.array(marks, np.int64)
+        if self._stream.waiting:
+            waiting = self._slots(join.SlotState.WAITING)
+            arrays |= named("waiting.", {name: self._join[name][waiting] for name in _WAITING_COLUMNS})
+            originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
+            arrays |= named("originals.", _columns_of(originals))
         if self._stream.drift is not None:
             arrays |= named("drift.", self._stream.drift.arrays())
         if self._stream.preparation is not None:
@@ -123,12 +134,13 @@ class StreamState:
 
     def pending_arrivals(self) -> Longs:
         """Return int64, the arrival of each pending example, ascending."""
-        arrivals: Longs = self._join["arrivals"][self._pending]
-        return arrivals
+        return self._arrivals
 
     def pending_rows(self, arrivals: Longs) -> Arrays:
         """Return the rows of these pending examples, with each learner's prediction and scaled features."""
-        slots = self._pending[np.searchsorted(self.pending_arrivals(), arrivals)]
+        slots = self._pending
+        if len(arrivals) < len(slots):
+            slots = slots[np.searchsorted(self._arrivals, arrivals)]
         rows: Columns = {name: self._join[name][slots] for name in _pending_columns(self._join)}
         rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in _ANSWER_COLUMNS}
         for number, learner in enumerate(self._learners):
@@ -143,16 +155,24 @@ class StreamState:
 
     def closed_rows(self, first: int, end: int) -> Arrays:
         """Return `_CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
-        rows = np.arange(first, end) % len(self._join["closed_times"])
+        rows = _ring_rows(first, end, len(self._join["closed_times"]))
         return {name: self._join[name][rows] for name in _closed_columns(self._join)}
 
 
-def _pending_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
+def _pending_columns(state: Mapping[str, NDArray[Any] | Span]) -> Sequence[str]:
     return (*_PENDING_COLUMNS, COSTS) if state[COSTS].shape[1] else _PENDING_COLUMNS
 
 
-def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
+def _closed_columns(state: Mapping[str, NDArray[Any] | Span]) -> Sequence[str]:
     return (*_CLOSED_COLUMNS, EVALUATIONS) if state[EVALUATIONS].shape[1] else _CLOSED_COLUMNS
+
+
+def _ring_rows(first: int, end: int, size: int) -> Longs | slice:
+    """Return the rows of closed ids from number `first` up to `end` in a ring of this size."""
+    start = first % size if size else 0
+    if start + end - first <= size:
+        return slice(start, start + end - first)
+    return np.arange(first, end) % size
 
 
 def counter_of(core: Arrays, which: int) -> int:
@@ -173,40 +193,49 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         StateError: The arrays do not belong to such a stream.
         KeyError: An array is missing.
     """
-    waiting = without_prefix(core, "waiting.")
+    parts = by_prefix(core)
+    waiting = parts.get("waiting", {})
     _check(stream, core, pending, waiting, closed)
-    pending_rows, waiting_rows = len(pending["ids"]), len(waiting["ids"])
+    pending_rows, waiting_rows = len(pending["ids"]), len(waiting["ids"]) if waiting else 0
     stream.make_room(pending_rows + waiting_rows)
     stream.join.reserve(pending_rows + waiting_rows, len(closed["closed_ids"]))
     state = stream.join.arrays()
-    state["counters"][list(KEPT_COUNTERS)] = core["counters"]
+    state["counters"][_KEPT] = core["counters"]
     state["delays"][core["delays"]] = core["delay_counts"]
     for name in _pending_columns(state):
         state[name][:pending_rows] = pending[name]
     for name in _ANSWER_COLUMNS:
         state[name][:, :pending_rows] = pending[name].T
-    for name in _WAITING_COLUMNS:
-        state[name][pending_rows : pending_rows + waiting_rows] = waiting[name]
-    rows = (counter_of(core, join.Counter.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
-        state["closed_times"]
-    )
+    first, end = (counter_of(core, which) for which in (join.Counter.CLOSED_FIRST, join.Counter.CLOSED_NEXT))
+    rows = _ring_rows(first, end, len(state["closed_times"]))
     for name in _closed_columns(state):
         state[name][rows] = closed[name]
-    originals = _originals_of(without_prefix(core, "originals."))
-    state["fingerprints"][pending_rows : pending_rows + waiting_rows] = list(map(size_of, originals))
+    if waiting:
+        originals = _originals_of(parts["originals"])
+        held = slice(pending_rows, pending_rows + waiting_rows)
+        for name in _WAITING_COLUMNS:
+            state[name][held] = waiting[name]
+        state["fingerprints"][held] = list(map(size_of, originals))
+        stream.waiting = dict(zip(range(held.start, held.stop), originals, strict=True))
     stream.join.index(pending_rows, waiting_rows)
     stream.passed.load(headers_of(pending, pending_rows))
-    stream.waiting = dict(zip(range(pending_rows, pending_rows + waiting_rows), originals, strict=True))
-    stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
+    if "marks" in core:
+        stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
+    _load_parts(stream, parts, pending)
+
+
+def _load_parts(stream: Stream, parts: Mapping[str, Columns], pending: Columns) -> None:
+    """Load the state of all that is not the join."""
     if stream.drift is not None:
-        stream.drift.load(without_prefix(core, "drift."))
+        stream.drift.load(parts["drift"])
     if stream.preparation is not None:
-        stream.preparation.load(without_prefix(core, "columns."))
+        stream.preparation.load(parts["columns"])
     for number, learner in enumerate(stream.learners):
-        learner.load(_learner_arrays(learner.arrays(), without_prefix(core, f"learner.{number}."), pending, number))
-    for number, parts in enumerate(_figures(stream)):
-        for part in parts:
-            part.load(without_prefix(core, f"sums.{number}."))
+        names = learner.array_names if isinstance(learner, OnlineLearner) else list(learner.arrays())
+        learner.load(_learner_arrays(names, parts.get(f"learner.{number}", {}), pending, number))
+    for number, figures in enumerate(_figures(stream)):
+        for figure in figures:
+            figure.load(parts[f"sums.{number}"])
 
 
 def _figures(stream: Stream) -> Iterator[tuple[Prequential, ChangeMonitor, Calibration, AlertShare]]:
@@ -219,50 +248,52 @@ def without_seen(arrays: Arrays) -> Columns:
     return {name: array for name, array in arrays.items() if name != SEEN}
 
 
-def learner_state(mine: Arrays, loaded: Columns, seen: Columns) -> Columns:
+def learner_state(mine: Collection[str], loaded: Columns, seen: Columns) -> Columns:
     """Return all arrays of a learner in its order: the loaded arrays, and the scaled features of pending examples.
 
     Raises:
         StateError: They are not the arrays of such a learner.
     """
-    if {*loaded, *seen} != set(mine):
+    arrays = loaded | seen
+    if arrays.keys() != set(mine):
         raise StateError(f"a learner's state has {', '.join(loaded)}; this one needs {', '.join(mine)}")
-    return {name: (loaded | seen)[name] for name in mine}
+    return {name: arrays[name] for name in mine}
 
 
-def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int) -> Columns:
+def _learner_arrays(mine: Collection[str], loaded: Columns, pending: Columns, number: int) -> Columns:
     """Return a learner's arrays; its scaled features go to the slots 0, 1, ... of the loaded pending examples."""
     return learner_state(mine, loaded, {SEEN: pending[f"{SEEN}.{number}"]} if SEEN in mine else {})
 
 
 def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, closed: Columns) -> None:
     """Check all that compiled code takes for granted: shapes, dtypes, and every number that is an index."""
-    state, learners = stream.join.arrays(), len(stream.learner_names)
+    state, learners = stream.join.spans(), len(stream.learner_names)
     shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
     for name, shape in shapes.items():
         _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
     for columns, names in (
         (pending, _pending_columns(state)),
-        (waiting, _WAITING_COLUMNS),
+        (waiting, _WAITING_COLUMNS if waiting else ()),
         (closed, _closed_columns(state)),
     ):
-        rows = len(columns[names[0]])
+        rows = [len(columns[name]) for name in names[:1]]
         for name in names:
-            right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype
-            _same(name, columns[name], right)
+            array, span = columns[name], state[name]
+            _same(name, array, array.dtype == span.dtype and array.shape == (*rows, *span.shape[1:]))
     for name, dtype in zip(_ANSWER_COLUMNS, (np.float32, np.float32, np.int8), strict=True):
         _same(
             name, pending[name], pending[name].shape == (len(pending["ids"]), learners) and pending[name].dtype == dtype
         )
-    for ids in (pending["ids"], waiting["ids"], closed["closed_ids"]):
-        _same("ids", ids, bool((ids[:, 0] <= 8 * (ID_WORDS - 1)).all()))
-    champions = [counter_of(core, join.Counter.CHAMPION), *pending["champions"]]
-    _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
+    for ids in (pending["ids"], waiting["ids"] if waiting else pending["ids"], closed["closed_ids"]):
+        _same("ids", ids, int(ids[:, 0].max(initial=0)) <= 8 * (ID_WORDS - 1))
+    champions, champion = pending["champions"], counter_of(core, join.Counter.CHAMPION)
+    _same("counters", core["counters"], 0 <= champion < learners)
+    _same("champions", champions, 0 <= champions.min(initial=0) <= champions.max(initial=0) < learners)
     first, end = counter_of(core, join.Counter.CLOSED_FIRST), counter_of(core, join.Counter.CLOSED_NEXT)
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
     _same("counters", core["counters"], counter_of(core, join.Counter.THRESHOLD_KIND) in {*ThresholdKind})
     bins = core["delays"]
-    _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))
+    _same("delays", bins, bins.ndim == 1 and 0 <= bins.min(initial=0) <= bins.max(initial=0) < state["delays"].shape[0])
 
 
 def _same(name: str, array: NDArray[Any], right: bool) -> None:

@@ -292,7 +292,7 @@ class Task:
         settings = self.settings.of_stream(name)
         if settings.columns and features != settings.features:
             raise StateError(f"it has {features} features, its columns have {settings.features}")
-        stream = self._streams.open(name, settings, features)
+        stream = self._streams.open(name, settings, features, is_loaded=True)
         load_stream(stream, core, pending, closed)
         self._streams.passed_bytes = max(self._streams.passed_bytes, stream.passed.largest_bytes)
         stream.is_new = False

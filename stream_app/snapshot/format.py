@@ -17,6 +17,7 @@ manifests lists it.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -25,8 +26,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load
+from safetensors import SafetensorError, deserialize
 
 from stream_app.errors import ErrorCode, StateError
 
@@ -59,6 +59,8 @@ _TYPES = {
     )
 }  # fmt: skip
 """The types of numbers, as the format spells them."""
+
+_DTYPES = {text: dtype for dtype, text in _TYPES.items()}
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -230,26 +232,32 @@ def pack(arrays: Arrays) -> bytes:
 
     The file is written here: the package's own function takes ten times as long for small arrays.
     """
-    header, cells, start = [_METADATA], [], 0
+    header, order = _header(tuple([(name, array.dtype, array.shape) for name, array in arrays.items()]))
+    return b"".join([header, *[arrays[name].tobytes() for name in order]])
+
+
+@lru_cache(maxsize=1_000)
+def _header(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> tuple[bytes, Sequence[str]]:
+    """Return the header of a file with these arrays, by name, type and shape, and the order of their bytes.
+
+    Most streams of a task have arrays of the same shapes, so most headers are those of an earlier stream.
+    """
+    header, start = [_METADATA], 0
     # The widest elements come first, so that each array begins at a multiple of the size of its elements.
-    for name, array in sorted(arrays.items(), key=lambda item: -item[1].itemsize):
-        cells.append(array.tobytes())
-        end = start + array.nbytes
-        header.append(f'{_title(name, array.dtype)}{list(array.shape)},"data_offsets":[{start},{end}]}}')
+    sorted_arrays = sorted(arrays, key=lambda array: -array[1].itemsize)
+    for name, dtype, shape in sorted_arrays:
+        end = start + math.prod(shape) * dtype.itemsize
+        header.append(
+            f'{json.dumps(name)}:{{"dtype":"{_TYPES[dtype]}","shape":{list(shape)},"data_offsets":[{start},{end}]}}'
+        )
         start = end
     text = f"{{{','.join(header)}}}".encode()
     text += b" " * (-len(text) % 8)
-    return b"".join((len(text).to_bytes(8, "little"), text, *cells))
-
-
-@lru_cache(maxsize=10_000)
-def _title(name: str, dtype: np.dtype[Any]) -> str:
-    """Return how the entry of an array begins in the header."""
-    return f'{json.dumps(name)}:{{"dtype":"{_TYPES[dtype]}","shape":'
+    return len(text).to_bytes(8, "little") + text, [name for name, _, _ in sorted_arrays]
 
 
 def unpack(content: bytes, where: str) -> Columns:
-    """Return the arrays of a safetensors file, writable.
+    """Return the arrays of a safetensors file, writable; they share memory.
 
     Args:
         content: The bytes of the file.
@@ -258,11 +266,30 @@ def unpack(content: bytes, where: str) -> Columns:
     Raises:
         StateError: The bytes are not a safetensors file.
     """
+    begin = 8 + int.from_bytes(content[:8], "little")
     try:
-        loaded: Columns = load(content)
+        spans = _spans(content[:begin], len(content))
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as problem:
         raise StateError(f"{where}: not a blob ({problem})") from None
-    return {name: array if array.flags.writeable else array.copy() for name, array in loaded.items()}
+    cells = bytearray(content)
+    return {name: np.ndarray(shape, dtype, cells, start) for name, dtype, shape, start in spans}
+
+
+@lru_cache(maxsize=1_000)
+def _spans(header: bytes, size: int) -> Sequence[tuple[str, np.dtype[Any], tuple[int, ...], int]]:
+    """Return name, type, shape and first byte of each array, given the header and the size of a whole file.
+
+    The package reads a file of zeros with this header, so it refuses what it would refuse of the file.
+
+    Raises:
+        SafetensorError, ValueError, KeyError: The bytes are not the header of such a file.
+    """
+    deserialize(header + bytes(size - len(header)))  # type: ignore[no-untyped-call]
+    arrays = {name: array for name, array in json.loads(header[8:]).items() if name != "__metadata__"}
+    return [
+        (name, _DTYPES[array["dtype"]], tuple(array["shape"]), len(header) + array["data_offsets"][0])
+        for name, array in arrays.items()
+    ]
 
 
 @contextmanager
@@ -279,6 +306,23 @@ def loading(where: str) -> Iterator[None]:
 def named(prefix: str, arrays: Arrays) -> Columns:
     """Return the arrays with a prefix before their names."""
     return {f"{prefix}{name}": np.asarray(array) for name, array in arrays.items()}
+
+
+def by_prefix(arrays: Arrays) -> dict[str, Columns]:
+    """Return arrays by what is before the last dot that separates parts of a state, as `learner.0` or `waiting`."""
+    parts: dict[str, Columns] = {}
+    for name, array in arrays.items():
+        prefix, rest = _split(name)
+        parts.setdefault(prefix, {})[rest] = array
+    return parts
+
+
+@lru_cache(maxsize=10_000)
+def _split(name: str) -> tuple[str, str]:
+    """Return the part of a state to which an array belongs, and its name there; a learner has a part by its number."""
+    words = name.split(".")
+    count = 2 if words[0] in {"learner", "sums"} else min(1, len(words) - 1)
+    return ".".join(words[:count]), ".".join(words[count:])
 
 
 def without_prefix(arrays: Arrays, prefix: str) -> Columns:

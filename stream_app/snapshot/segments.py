@@ -180,11 +180,11 @@ class Book:
         if not stream.has_changed and kept.core is not None:
             return list(kept.listed())
         prefix = f"{key}/{stream.name}"
-        loose = _pending(kept, stream, prefix)
+        pending = _pending(kept, stream, prefix)
         start, end = _closed(kept, stream, prefix)
         core = {
             **_without_blocks(kept, stream, prefix),
-            **named("pending.", stream.pending_rows(loose)),
+            **named("pending.", pending),
             "pending_arrivals": stream.pending_arrivals(),
             **named("closed.", stream.closed_rows(start, end)),
             "closed_first": np.array(stream.closed_span()[:1]),
@@ -215,11 +215,11 @@ def _written(listed: Entry | Blob) -> Entry:
     raise AssertionError(f"{listed.key} is to be listed, and was not written")
 
 
-def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
+def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Arrays:
     """Drop segments with few pending rows, and make a segment of the rows in none if they are large enough.
 
     Returns:
-        The arrivals that are in no segment, int64 `[n]`, ascending.
+        The rows of the pending examples that are in no segment.
     """
     waiting = stream.pending_arrivals()
     loose = np.ones(len(waiting), np.bool_)
@@ -230,15 +230,13 @@ def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
         else:
             loose &= ~alive
     arrivals: Longs = waiting[loose]
-    if not len(arrivals):
-        return arrivals
     rows = stream.pending_rows(arrivals)
-    if sum(column.nbytes for column in rows.values()) < SEGMENT_BYTES:
-        return arrivals
+    if not len(arrivals) or sum(column.nbytes for column in rows.values()) < SEGMENT_BYTES:
+        return rows
     number = int(arrivals[-1])  # the newest is in no other segment
     blob = Blob.of(stream.name, PENDING, number, f"{prefix}/{PENDING}/{number}", pack(rows))
     kept.pending[number] = _Segment(arrivals, blob)
-    return arrivals[:0]
+    return stream.pending_rows(arrivals[:0])
 
 
 def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
@@ -319,7 +317,8 @@ def load_task(task: _Loading, manifest: Manifest, contents: Mapping[str, bytes],
     for entry in sorted(manifest.entries, key=lambda entry: entry.number):
         arrays = unpack(contents[entry.key], f"{where}, {entry.key}")
         parts.setdefault(entry.stream, {CORE: [], PENDING: [], CLOSED: [], RING: []})[entry.kind].append(arrays)
-        book.remember(entry, arrays.get("arrivals"))
+        arrivals = arrays.get("arrivals")
+        book.remember(entry, None if arrivals is None else arrivals.copy())
     for stream in dict.fromkeys(entry.stream for entry in manifest.entries):
         held = parts[stream]
         if len(held[CORE]) != 1:
@@ -335,18 +334,22 @@ def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Column
     own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
     loose, tail = without_prefix(core, f"{PENDING}."), without_prefix(core, f"{CLOSED}.")
     rows = _stacked(with_header_columns([*pending, loose]))
-    order = np.argsort(rows["arrivals"], kind="stable")
-    order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]
+    if not np.array_equal(rows["arrivals"], core["pending_arrivals"]):
+        order = np.argsort(rows["arrivals"], kind="stable")
+        order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]
+        rows = chosen_rows(rows, order)
     first = int(core["closed_first"][0])
     remembered = []
     for segment in closed:
         skip = max(0, first - int(segment["first"][0]))
         remembered.append({name: column[skip:] for name, column in segment.items() if name != "first"})
-    return own, chosen_rows(rows, order), _stacked([*remembered, tail])
+    return own, rows, _stacked([*remembered, tail])
 
 
 def _with_blocks(core: Columns, blocks: Sequence[Columns]) -> Columns:
     """Return the core with the blocks of its rings: the inverse of `_without_blocks`."""
+    if not blocks:
+        return core
     return {
         name: np.concatenate([*(block[name] for block in blocks if name in block), array]) if _is_ring(name) else array
         for name, array in core.items()
@@ -355,4 +358,6 @@ def _with_blocks(core: Columns, blocks: Sequence[Columns]) -> Columns:
 
 def _stacked(parts: Sequence[Columns]) -> Columns:
     """Return the columns of all parts, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[-1]}
