@@ -287,7 +287,7 @@ class TaskSettings(Settings):
     schema_ids: SchemaIds
     writer_schemas: WriterSchemas
     label_classes: LabelClasses
-    pass_headers: PassHeaders = ()
+    pass_headers: PassHeaders
     streams: Frozen[StreamName, StreamSettings]
     default_stream: StreamSettings
 

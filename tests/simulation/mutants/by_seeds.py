@@ -121,5 +121,5 @@ BY_SEEDS: Mapping[str, Mutant] = {
             "mark.threshold_kind, mark.threshold))"),
         seed=14),
     "columns-unrestored": Mutant("a restore forgets what the columns of a stream have learned",
-        "stream_app.pipeline.stream_state:load_stream", condition("preparation", "False"), seed=29),
+        "stream_app.pipeline.stream_state:_load_parts", condition("preparation", "False"), seed=29),
 }
