@@ -74,9 +74,9 @@ class KafkaTransaction:
     logs say whether the transaction was committed.
 
     librdkafka has no new epoch for each transaction (KIP-890, part 2), so a request that is late could take part in the
-    next transaction: a produce request after an abort, or the end of a transaction that the client sent twice because
-    its first connection broke. So the next transaction has a new client, and with it a higher epoch, after each abort
-    and after each commit during which a connection ended: the broker then refuses what is late.
+    next transaction: the client sends it again if its connection broke, and the first request may still come. So after
+    a transaction during which a connection ended, the next transaction has a new client, and with it a higher epoch:
+    the broker then refuses what is late. Otherwise the client stays: `init_transactions` would fence a newer process.
     """
 
     def __init__(
@@ -205,6 +205,10 @@ class KafkaTransaction:
         self._call("commit", self._producer.commit_transaction)
         self._is_open = False
         self._outages.end()
+        self._retire_if_disconnected()
+
+    def _retire_if_disconnected(self) -> None:
+        """Let the next transaction have a new client if a connection ended during this transaction."""
         self._is_retired = self._producer.closed_connections != self._closed_connections
 
     def start(self, work: Callable[[], bool]) -> Callable[[], bool]:
@@ -218,7 +222,7 @@ class KafkaTransaction:
         if self._is_open:
             with contextlib.suppress(TransactionAbortedError):  # replacing the client aborts the transaction as well
                 self._call("abort", self._producer.abort_transaction)
-                self._is_retired = True
+                self._retire_if_disconnected()
             self._is_open = False
         self._written = []
 
