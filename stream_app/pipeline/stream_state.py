@@ -284,6 +284,9 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
         _same(
             name, pending[name], pending[name].shape == (len(pending["ids"]), learners) and pending[name].dtype == dtype
         )
+    for name, array in pending.items():
+        if name.startswith(f"{SEEN}."):
+            _same(name, array, array.shape[:1] == (len(pending["ids"]),))
     for ids in (pending["ids"], waiting["ids"] if waiting else pending["ids"], closed["closed_ids"]):
         _same("ids", ids, int(ids[:, 0].max(initial=0)) <= 8 * (ID_WORDS - 1))
     champions, champion = pending["champions"], counter_of(core, join.Counter.CHAMPION)
