@@ -58,10 +58,6 @@ class Block(NamedTuple):
         """Return the number of rows."""
         return 1 if self.rows_field is None else descriptor[self.rows_field]
 
-    def row_bytes(self, descriptor: Sequence[int]) -> int:
-        """Return the bytes of one row in all columns."""
-        return sum(_elements(column, descriptor) * np.dtype(column.dtype).itemsize for column in self.columns)
-
     def copied_bytes(self, descriptor: Sequence[int]) -> Longs:
         """Return int64: the bytes of a row in each column, a transposed column as several; see `copy_rows`."""
         sizes: list[int] = []

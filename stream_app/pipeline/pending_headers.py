@@ -6,7 +6,7 @@ from stream_app.pipeline.carried_headers import headers_bytes
 from stream_app.records import Header
 
 _ENTRY_BYTES, _HEADER_OBJECT_BYTES = 200, 160
-"""Bytes of the headers of an example as Python objects, and of each of them, besides names and values."""
+"""Bytes of the headers of an example as Python objects, and of each header of a record, besides names and values."""
 
 
 class PendingHeaders:
@@ -28,7 +28,7 @@ class PendingHeaders:
         """Keep the headers of the example in a slot, which has none."""
         self._by_slot[slot] = headers
         self.largest_bytes = max(self.largest_bytes, headers_bytes(headers))
-        self.allocated_bytes += _allocated(headers)
+        self.allocated_bytes += _ENTRY_BYTES + held_headers_bytes(headers)
 
     def load(self, by_slot: Mapping[int, Sequence[Header]]) -> None:
         """Keep the headers of examples that a snapshot has, by slot."""
@@ -39,7 +39,7 @@ class PendingHeaders:
         """Return the headers of the example in a slot, and forget them."""
         headers = self._by_slot.pop(slot, ())
         if headers:
-            self.allocated_bytes -= _allocated(headers)
+            self.allocated_bytes -= _ENTRY_BYTES + held_headers_bytes(headers)
         return headers
 
     def of(self, slots: Iterable[int]) -> list[Sequence[Header]]:
@@ -47,5 +47,6 @@ class PendingHeaders:
         return [self._by_slot.get(slot, ()) for slot in slots]
 
 
-def _allocated(headers: Sequence[Header]) -> int:
-    return _ENTRY_BYTES + _HEADER_OBJECT_BYTES * len(headers) + headers_bytes(headers)
+def held_headers_bytes(headers: Sequence[Header]) -> int:
+    """Return the approximate bytes of headers that are kept as they came."""
+    return _HEADER_OBJECT_BYTES * len(headers) + headers_bytes(headers)

@@ -21,7 +21,7 @@ from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
 from stream_app.pipeline.drift import DriftFigures, InputDrift
-from stream_app.pipeline.pending_headers import PendingHeaders
+from stream_app.pipeline.pending_headers import PendingHeaders, held_headers_bytes
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
 from stream_app.pipeline.window_figures import window_of
@@ -43,14 +43,14 @@ SeedOf: TypeAlias = Callable[[str, str, str], bytes]
 _OBJECT_BYTES = 4_000
 """Bytes of a stream and its parts as Python objects, measured on CPython 3.11."""
 
-RECORD_OBJECT_BYTES, HEADER_OBJECT_BYTES = 300, 160
-"""Bytes of a waiting label, and of each of its headers, besides key, value, and names and values of headers."""
+_RECORD_OBJECT_BYTES = 300
+"""Bytes of a waiting label, besides key, value and headers."""
 
 
 def _held_bytes(record: OriginalRecord) -> int:
     """Return the approximate bytes of a record that is kept as it came."""
-    headers = sum(HEADER_OBJECT_BYTES + len(name) + len(value or b"") for name, value in record.headers)
-    return RECORD_OBJECT_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+    headers = held_headers_bytes(record.headers)
+    return _RECORD_OBJECT_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 class OpenMark(NamedTuple):

@@ -153,7 +153,7 @@ class Rounds:
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
         """Compute the next batch of every live task that has records."""
         computed: list[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]] = []
-        room, cuts, is_first = self._room, self.cuts, True
+        room, cuts, is_first, records = self._room, self.cuts, True, 0
         for task in self._in_turn():
             if task.state is not TaskState.LIVE:
                 continue
@@ -165,10 +165,10 @@ class Rounds:
             computed.append((task, batch))
             if batch is not None:
                 room = room.less(batch.outputs.records, batch.outputs.bytes)
+                records += sum(map(len, batch.outputs.judged))
                 is_first = False
         self._turn += self.cuts > cuts
-        batches = [batch for _, batch in computed if isinstance(batch, ComputedBatch)]
-        self.is_full |= sum(len(one) for batch in batches for one in batch.outputs.judged) >= FULL_RECORDS
+        self.is_full |= records >= FULL_RECORDS
         self._tasks.inputs.resume_drained()
         self.is_starved = is_first
         return computed

@@ -350,6 +350,18 @@ def test_one_record_a_batch(corrections: Corrections) -> None:
     assert run(chosen, cut_at(sequence, range(len(sequence)))) == whole
 
 
+def with_mark(mark: Mark, place: int) -> tuple[list[Record], list[Record]]:
+    """Return 60 examples of a stream, one of which is replaced by a mark, and labels that come 20 examples later."""
+    examples, labels = [], []
+    for number in range(60):
+        meaning = mark if number == place else Example("a", str(number), (number % 7 / 7, number % 2))
+        time_ms = 10 * number + 1
+        examples.append(Record(Side.EXAMPLES, number, time_ms, meaning, b"a", codec.encode(meaning), ()))
+        label = Label("a", str(number), number % 2)
+        labels.append(Record(Side.LABELS, number, time_ms + 205, label, b"a", codec.encode(label), ()))
+    return examples, labels
+
+
 @settings(FEW, max_examples=30)
 @given(st.integers(1, 59), st.lists(st.integers(0, 120), max_size=8))
 def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> None:
@@ -360,15 +372,7 @@ def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> No
         streams={"a": stream, "b": stream},
         default_stream=stream,
     )
-    examples, labels = [], []
-    for number in range(60):
-        meaning: Example | Mark = Example("a", str(number), (number % 7 / 7, number % 2))
-        if number == place:
-            meaning = Mark("a", MarkKind.PROMOTE, learner="two")
-        time_ms = 10 * number + 1
-        examples.append(Record(Side.EXAMPLES, number, time_ms, meaning, b"a", codec.encode(meaning), ()))
-        label = Label("a", str(number), number % 2)
-        labels.append(Record(Side.LABELS, number, time_ms + 205, label, b"a", codec.encode(label), ()))
+    examples, labels = with_mark(Mark("a", MarkKind.PROMOTE, learner="two"), place)
     whole = run(chosen, [(examples, labels)])
     predictions = [codec.decode_one(row.value or b"") for row in whole.rows["predictions"]]
     outcomes = [codec.decode_one(row.value or b"") for row in whole.rows["outcomes"]]
@@ -399,15 +403,8 @@ def test_a_promoted_threshold_holds_from_its_record_on(
         streams={"a": stream, "b": stream},
         default_stream=stream,
     )
-    examples, labels = [], []
-    for number in range(60):
-        meaning: Example | Mark = Example("a", str(number), (number % 7 / 7, number % 2))
-        if number == place:
-            meaning = Mark("a", MarkKind.DECIDE, threshold_kind=threshold[0], threshold=threshold[1])
-        time_ms = 10 * number + 1
-        examples.append(Record(Side.EXAMPLES, number, time_ms, meaning, b"a", codec.encode(meaning), ()))
-        label = Label("a", str(number), number % 2)
-        labels.append(Record(Side.LABELS, number, time_ms + 205, label, b"a", codec.encode(label), ()))
+    mark = Mark("a", MarkKind.DECIDE, threshold_kind=threshold[0], threshold=threshold[1])
+    examples, labels = with_mark(mark, place)
     whole = run(chosen, [(examples, labels)])
     SecondOpinion(chosen, TOPICS, PARTITION).check(examples, labels, whole.rows)
     predictions = [codec.decode_one(row.value or b"") for row in whole.rows["predictions"]]

@@ -42,8 +42,8 @@ class Counting:
                 on(events.StreamsStopped, self._streams_stopped),
                 on(events.StreamsResumed, self._streams_resumed),
                 on(events.RecordsMisplaced, self._records_misplaced),
-                on(events.TracesDropped, self._traces_dropped),
-                on(events.HeadersDropped, self._headers_dropped),
+                on(events.TracesDropped, lambda one: self._headers_dropped(one, DROPPED_KINDS[0])),
+                on(events.HeadersDropped, lambda one: self._headers_dropped(one, DROPPED_KINDS[1])),
                 on(events.SnapshotTaken, self._snapshot_taken),
                 on(events.SnapshotComplete, self._snapshot_complete),
                 on(events.RetentionUsed, lambda one: figures.set(metrics.RETENTION_USED, one.share, task=one.task)),
@@ -109,11 +109,8 @@ class Counting:
         self._figures.add(metrics.MISPLACED_RECORDS, event.found.records, task=event.task)
         self._figures.set(metrics.MISPLACED_STREAMS, event.found.streams, task=event.task)
 
-    def _traces_dropped(self, event: events.TracesDropped) -> None:
-        self._figures.add(metrics.DROPPED_HEADERS, event.records, task=event.task, kind=DROPPED_KINDS[0])
-
-    def _headers_dropped(self, event: events.HeadersDropped) -> None:
-        self._figures.add(metrics.DROPPED_HEADERS, event.records, task=event.task, kind=DROPPED_KINDS[1])
+    def _headers_dropped(self, event: events.TracesDropped | events.HeadersDropped, kind: str) -> None:
+        self._figures.add(metrics.DROPPED_HEADERS, event.records, task=event.task, kind=kind)
 
     def _snapshot_taken(self, event: events.SnapshotTaken) -> None:
         self._snapshot_bytes[event.task] = event.size

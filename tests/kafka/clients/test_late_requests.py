@@ -11,7 +11,7 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import FencedError
 from stream_app.record_columns import OutputRecords
 from tests.support.kafka.waiting import wait_until
-from tests.support.kafka.wire import Request, Wire, kafka_behind_wire
+from tests.support.kafka.wire import Request, Wire, kafka_on_wire
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
@@ -19,9 +19,9 @@ ID = "worker-1"
 
 
 @pytest.fixture(scope="module")
-def behind_wire() -> Iterator[tuple[KafkaCluster, str, Wire]]:
+def on_wire() -> Iterator[tuple[KafkaCluster, str, Wire]]:
     """Yield a broker, its address through a proxy, and the proxy."""
-    with kafka_behind_wire() as (servers, through_wire, wire):
+    with kafka_on_wire() as (servers, through_wire, wire):
         yield KafkaCluster(servers), through_wire, wire
 
 
@@ -56,11 +56,17 @@ def nothing_is_open(cluster: KafkaCluster, place: TopicPartition) -> bool:
     return ends.stable == ends.high
 
 
+def settled(cluster: KafkaCluster, place: TopicPartition) -> list[bytes | None]:
+    """Return the values that a reader of committed records gets once nothing is open."""
+    wait_until(lambda: nothing_is_open(cluster, place), "the marker of the transaction")
+    return committed(cluster, place)
+
+
 def test_an_end_that_comes_late_does_not_end_the_next_transaction(
-    behind_wire: tuple[KafkaCluster, str, Wire],
+    on_wire: tuple[KafkaCluster, str, Wire],
 ) -> None:
     """Readers would get outputs of a batch of which the progress, and the offsets, are not written yet."""
-    cluster, servers, wire = behind_wire
+    cluster, servers, wire = on_wire
     place = place_of(cluster, "late-end")
     with closing(KafkaTransaction(servers, ID)) as transaction:
         transaction.initialise()
@@ -75,13 +81,12 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(
         transaction.abort()
         write(transaction, place, b"third")
         transaction.commit()
-        wait_until(lambda: nothing_is_open(cluster, place), "the marker of the transaction")
-        assert committed(cluster, place) == [b"first", b"third"]
+        assert settled(cluster, place) == [b"first", b"third"]
 
 
-def test_records_that_come_late_belong_to_no_transaction(behind_wire: tuple[KafkaCluster, str, Wire]) -> None:
+def test_records_that_come_late_belong_to_no_transaction(on_wire: tuple[KafkaCluster, str, Wire]) -> None:
     """A record after the end of its transaction would be read once more, or hide all that follows."""
-    cluster, servers, wire = behind_wire
+    cluster, servers, wire = on_wire
     place = place_of(cluster, "late-record")
     with closing(KafkaTransaction(servers, ID)) as transaction:
         transaction.initialise()
@@ -91,19 +96,17 @@ def test_records_that_come_late_belong_to_no_transaction(behind_wire: tuple[Kafk
         wire.release()
         write(transaction, place, b"second")
         transaction.commit()
-        wait_until(lambda: nothing_is_open(cluster, place), "the marker of the transaction")
-        assert committed(cluster, place) == [b"second"]
+        assert settled(cluster, place) == [b"second"]
         wire.hold(Request.PRODUCE)
         write(transaction, place, b"third")
         transaction.commit()
         wire.release()
-        wait_until(lambda: nothing_is_open(cluster, place), "the marker of the transaction")
-        assert committed(cluster, place) == [b"second", b"third"]
+        assert settled(cluster, place) == [b"second", b"third"]
 
 
-def test_an_abort_without_a_broken_connection_keeps_the_epoch(behind_wire: tuple[KafkaCluster, str, Wire]) -> None:
+def test_an_abort_without_a_broken_connection_keeps_the_epoch(on_wire: tuple[KafkaCluster, str, Wire]) -> None:
     """A new epoch fences whoever has begun meanwhile: of three commands at once, none would come to its end."""
-    cluster, servers, _ = behind_wire
+    cluster, servers, _ = on_wire
     place = place_of(cluster, "aborted")
     with closing(KafkaTransaction(servers, ID)) as transaction, closing(KafkaTransaction(servers, ID)) as newer:
         write(transaction, place, b"first")
@@ -113,5 +116,4 @@ def test_an_abort_without_a_broken_connection_keeps_the_epoch(behind_wire: tuple
             write(transaction, place, b"second")
         write(newer, place, b"third")
         newer.commit()
-        wait_until(lambda: nothing_is_open(cluster, place), "the marker of the transaction")
-        assert committed(cluster, place) == [b"third"]
+        assert settled(cluster, place) == [b"third"]

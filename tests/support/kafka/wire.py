@@ -111,7 +111,7 @@ def _frame(sender: socket.socket) -> bytes:
 
 
 @contextmanager
-def kafka_behind_wire() -> Iterator[tuple[str, str, Wire]]:
+def kafka_on_wire() -> Iterator[tuple[str, str, Wire]]:
     """Run a broker during the block; yield its address, its address through the proxy, and the proxy."""
     port, broker_port = free_ports(2, [])
 

@@ -184,7 +184,7 @@ def test_another_setting_leaves_it() -> None:
 
 @pytest.mark.parametrize("again", ["mark", "file"])
 def test_an_equal_threshold_changes_nothing(again: str) -> None:
-    """The scores behind a share of alerts stay: otherwise each repeated command would cost some hundred alerts."""
+    """A share of alerts keeps its scores: otherwise each repeated command would cost some hundred alerts."""
     outputs = []
     for repeats in (False, True):
         pumps = Pumps()

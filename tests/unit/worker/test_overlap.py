@@ -127,7 +127,7 @@ class _Slow(_Overlapping):
 
 
 def test_records_gather_while_a_transaction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction costs time for each partition: if each carried only a few records, the worker would fall behind."""
+    """A transaction costs time for each partition: if each carried only a few records, its lag would grow."""
     monkeypatch.setattr(rounds, "FULL_RECORDS", PARTITIONS)
     world = World(make_config(worker={"max_batch_records": 1_000}))
     transaction = _Slow(world)
