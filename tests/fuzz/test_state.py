@@ -23,6 +23,7 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.recovery import changelog
+from stream_app.snapshot import task_loading
 from stream_app.snapshot.format import (
     FORMAT,
     Entry,
@@ -34,8 +35,11 @@ from stream_app.snapshot.format import (
     pack,
     unpack,
 )
-from stream_app.snapshot.segments import Blob, Book, load_task
+from stream_app.snapshot.segments import Blob, Book
+from stream_app.snapshot.task_loading import load_task
+from tests.support.alike_streams import IN_MEMORY, alike_records, alike_settings, busy_task
 from tests.support.rows import columns
+from tests.support.snapshots import exported
 from tests.support.tasks import PARTITION, TOPICS, fixed_input
 
 Loaded = TypeVar("Loaded")
@@ -63,6 +67,9 @@ class Original:
         task = Task(PARTITION, self.settings, TOPICS)
         task.step(columns(examples[:50]), columns(labels[:40]))
         self.more = columns(examples[50:]), columns(labels[40:])
+        self._save(task)
+
+    def _save(self, task: Task) -> None:
         blobs = [blob for blob in Book().draft(task.take_states(), "1") if isinstance(blob, Blob)]
         self.contents = {blob.key: blob.content for blob in blobs}
         self.entries = [blob.entry(number) for number, blob in enumerate(blobs)]
@@ -89,6 +96,15 @@ class Original:
         task = Task(PARTITION, self.settings, TOPICS)
         load_task(task, self.manifest(contents), contents, "changelog[0]")
         return task
+
+
+class Alike(Original):
+    """A valid snapshot of streams that are loaded together, all but the first."""
+
+    def __init__(self, method: str) -> None:
+        self.settings = alike_settings({method: {"method": method, **METHODS[method]}})
+        self.more = alike_records(30, labels=False), alike_records(29, labels=True)
+        self._save(busy_task(self.settings, 30))
 
 
 def _bytes(draw: random.Random, content: bytes) -> bytes:
@@ -207,6 +223,30 @@ def test_damaged_state(originals: list[Original]) -> None:
     assert fates["refused"] > 500
     assert fates["worked with"] > 100
     assert fates["no manifest"] > 1_000
+
+
+def test_damaged_state_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that are loaded together are refused for what they are refused for alone, with the same words."""
+    draw = random.Random(2)
+    originals = [Alike(method) for method in METHODS if method in IN_MEMORY]
+    fates: Counter[str] = Counter()
+    for _ in range(800):
+        original = draw.choice(originals)
+        key = draw.choice(list(original.contents))
+        damage: Callable[[random.Random, bytes], bytes] = draw.choice((_bytes, _arrays, _arrays))
+        contents = {**original.contents, key: damage(draw, original.contents[key])}
+        found = []
+        for at_once in (256, 0):
+            monkeypatch.setattr(task_loading, "AT_ONCE", at_once)
+            found.append(_loaded(lambda original=original, contents=contents: original.load(contents)))  # type: ignore[misc]
+        together, alone = found
+        if isinstance(together, Task) and isinstance(alone, Task):
+            assert exported(together) == exported(alone)
+            _works(together, original)
+        else:
+            assert together == alone
+        fates["loaded" if isinstance(together, Task) else "refused"] += 1
+    assert min(fates["loaded"], fates["refused"]) > 150
 
 
 class _Records:
