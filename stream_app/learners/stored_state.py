@@ -6,9 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs
 from stream_app.jit.memory import address_of
 from stream_app.jit.tables import Span
-from stream_app.learners.method import Check, RunningMethod
+from stream_app.learners.method import Check, RunningMethod, State
+from stream_app.learners.networks.activations import LARGEST
 
 _QUEUES = "method.queues."
 
@@ -47,6 +49,20 @@ class StoredState(NamedTuple):
     slots: int
     finite: Sequence[str]
     checks: Sequence[Check]
+
+    def are_right(self, arrays: State, held: Longs) -> NDArray[np.bool_]:
+        """Say of n learners whether the numbers in their arrays `[n, ...]` can be those of such a learner.
+
+        Args:
+            arrays: The fixed arrays.
+            held: int64 `[n, queues]`, the rows of each queue.
+        """
+        right = np.asarray((np.abs(arrays["parameters"]) <= LARGEST).all(1))
+        for name in self.finite:
+            right &= np.isfinite(arrays[name]).all(1)
+        for check in self.checks:
+            right &= check(arrays, held, self.rows)
+        return right
 
     @property
     def queues(self) -> int:

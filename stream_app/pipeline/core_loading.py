@@ -14,7 +14,6 @@ from stream_app.arrays import Longs
 from stream_app.jit.memory import address_of
 from stream_app.join.constants import Counter
 from stream_app.join.delays import DELAY_BUCKETS
-from stream_app.learners.networks.activations import LARGEST
 from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.calibration import Calibration
 from stream_app.pipeline.core_form import CLOSED, DELAYS, ONE, PENDING, CoreForm, Memory, Rows, copy_all, numbered
@@ -72,12 +71,7 @@ class Cores(NamedTuple):
         right = self._join_right()
         for number, stored in enumerate(self.form.stored):
             arrays = without_prefix(self.columns, f"learner.{number}.")
-            for name in stored.finite:
-                right &= _each(np.isfinite(arrays[name]))
-            right &= _each(np.abs(arrays["parameters"]) <= LARGEST)
-            held = self.counts[:, self.form.queue_tables(number)]
-            for check in stored.checks:
-                right &= check(arrays, held, stored.rows)
+            right &= stored.are_right(arrays, self.counts[:, self.form.queue_tables(number)])
             figures = without_prefix(self.columns, f"sums.{number}.")
             for array, are_right in (
                 ("prequential_sums", Prequential.are_right),
@@ -131,8 +125,3 @@ class Cores(NamedTuple):
         for stream, pending in zip(streams, counts[:, PENDING].tolist(), strict=True):
             stream.join.index(pending, 0)
             stream.is_new = False
-
-
-def _each(right: Mask) -> Mask:
-    """Say of each stream whether all of its numbers are right."""
-    return np.asarray(right.reshape(len(right), -1).all(1))
