@@ -75,8 +75,8 @@ class _Piece(NamedTuple):
     shift: int = 0
 
 
-class Rows(NamedTuple):
-    """Rows of a table: of each row its stream, its place in memory, and its number in the file."""
+class TableRows(NamedTuple):
+    """TableRows of a table: of each row its stream, its place in memory, and its number in the file."""
 
     streams: Longs
     places: Longs
@@ -265,7 +265,7 @@ class CoreForm:
         """Return the cores of streams of this kind; None: a part of the stream is, or becomes, a blob of its own."""
         memory = Memory.of(streams)
         counters = memory.read(_FIXED, 0, COUNTERS)
-        rows = [Rows(np.arange(len(streams)), np.zeros(len(streams), np.int64), np.zeros(len(streams), np.int64))]
+        rows = [TableRows(np.arange(len(streams)), np.zeros(len(streams), np.int64), np.zeros(len(streams), np.int64))]
         rows += [self._pending(memory, counters), _closed(memory, counters), self._delays(memory)]
         rows += [table for number in range(len(self.stored)) for table in self._queue_rows(memory, number)]
         counts = np.array([np.bincount(table.streams, minlength=len(streams)) for table in rows]).T
@@ -281,7 +281,7 @@ class CoreForm:
             for k in range(len(streams))
         ]
 
-    def transfer(self, memory: Memory, rows: Sequence[Rows], starts: Longs, *, to_file: bool) -> None:
+    def transfer(self, memory: Memory, rows: Sequence[TableRows], starts: Longs, *, to_file: bool) -> None:
         """Copy the rows of each table to files, or from there.
 
         Args:
@@ -323,7 +323,7 @@ class CoreForm:
                 slots = counts[:, PENDING].copy()
                 copy_all(address_of(slots) + _LONG * places, block + stored.slots, _LONG)
 
-    def _pending(self, memory: Memory, counters: Longs) -> Rows:
+    def _pending(self, memory: Memory, counters: Longs) -> TableRows:
         """Return the slots of the pending examples, by arrival; the heap has them in another order."""
         counts = counters[:, Counter.PENDING]
         streams, numbers = numbered(counts)
@@ -334,18 +334,18 @@ class CoreForm:
             copy_all(heap, address_of(slots) + _SLOT * np.arange(len(slots)), _SLOT)
             arrived = begin + count * self._columns["arrivals"] + _LONG * slots.astype(np.int64)
             copy_all(arrived, address_of(arrivals) + _LONG * np.arange(len(slots)), _LONG)
-        return Rows(streams, slots[np.lexsort((arrivals, streams))].astype(np.int64), numbers)
+        return TableRows(streams, slots[np.lexsort((arrivals, streams))].astype(np.int64), numbers)
 
-    def _delays(self, memory: Memory) -> Rows:
+    def _delays(self, memory: Memory) -> TableRows:
         delays = memory.read(_FIXED, self._columns["delays"], DELAY_BUCKETS)
         streams, buckets = np.divmod(np.flatnonzero(delays != 0), DELAY_BUCKETS)
-        return Rows(streams, buckets, numbered(np.bincount(streams, minlength=len(memory.bases)))[1])
+        return TableRows(streams, buckets, numbered(np.bincount(streams, minlength=len(memory.bases)))[1])
 
-    def _fill_delays(self, contents: NDArray[np.uint8], delays: Rows, starts: Longs) -> None:
+    def _fill_delays(self, contents: NDArray[np.uint8], delays: TableRows, starts: Longs) -> None:
         at = starts[delays.streams] + 8 * delays.numbers
         contents[at[:, None] + np.arange(8)] = delays.places.view(np.uint8).reshape(-1, 8)
 
-    def _queue_rows(self, memory: Memory, number: int) -> Iterator[Rows]:
+    def _queue_rows(self, memory: Memory, number: int) -> Iterator[TableRows]:
         """Yield the rows of each queue of a learner."""
         stored, base = self.stored[number], _LEARNERS + _OF_A_LEARNER * number + _BLOCK
         lengths = memory.read(base, stored.lengths, stored.queues)
@@ -353,10 +353,10 @@ class CoreForm:
         for queue in range(stored.queues):
             if stored.keeps_places:
                 streams, numbers = numbered(np.minimum(firsts[:, queue] + lengths[:, queue], stored.rows))
-                yield Rows(streams, numbers, numbers)
+                yield TableRows(streams, numbers, numbers)
             else:
                 streams, numbers = numbered(lengths[:, queue])
-                yield Rows(streams, (firsts[streams, queue] + numbers) % stored.rows, numbers)
+                yield TableRows(streams, (firsts[streams, queue] + numbers) % stored.rows, numbers)
 
     def _fits(self, counters: Longs, counts: Longs, sizes: Longs) -> NDArray[np.bool_]:
         """Say of which streams the core has all: no segment of pending examples, no block of a ring, no label waits."""
@@ -370,12 +370,12 @@ class CoreForm:
         return fits
 
 
-def _closed(memory: Memory, counters: Longs) -> Rows:
+def _closed(memory: Memory, counters: Longs) -> TableRows:
     """Return the rows of the closed ids that are in no segment, by number."""
     first, end = counters[:, Counter.CLOSED_FIRST], counters[:, Counter.CLOSED_NEXT]
     first = np.maximum(first, end // segments.CLOSED_ROWS * segments.CLOSED_ROWS)
     streams, numbers = numbered(end - first)
-    return Rows(streams, (first[streams] + numbers) % memory.factors[streams, _PER_RING_ROW], numbers)
+    return TableRows(streams, (first[streams] + numbers) % memory.factors[streams, _PER_RING_ROW], numbers)
 
 
 def _columns_of(stream: Stream) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from stream_app.join.constants import Counter
 from stream_app.join.delays import DELAY_BUCKETS
 from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.calibration import Calibration
-from stream_app.pipeline.core_form import CLOSED, DELAYS, ONE, PENDING, CoreForm, Memory, Rows, copy_all, numbered
+from stream_app.pipeline.core_form import CLOSED, DELAYS, ONE, PENDING, CoreForm, Memory, TableRows, copy_all, numbered
 from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_state import KEPT_COUNTERS
@@ -119,7 +119,7 @@ class Cores(NamedTuple):
         of = rows[CLOSED][0]
         places[CLOSED] = (self.columns["closed_first"][of, 0] + places[CLOSED]) % memory.factors[of, 2]
         places[DELAYS] = self.columns["delays"][: len(rows[DELAYS][0])]
-        tables = [Rows(of, place, numbers) for (of, numbers), place in zip(rows, places, strict=True)]
+        tables = [TableRows(of, place, numbers) for (of, numbers), place in zip(rows, places, strict=True)]
         self.form.transfer(memory, tables, self.starts, to_file=False)
         self.form.complete(memory, counts)
         for stream, pending in zip(streams, counts[:, PENDING].tolist(), strict=True):
