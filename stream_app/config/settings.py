@@ -99,8 +99,9 @@ class WorkerSettings(Settings):
     """How a process works; no result depends on these settings.
 
     Attributes:
-        commit_interval_ms: How long records gather between two transactions, unless a full batch waits. A prediction
-            takes about this time and one transaction.
+        commit_interval_ms: Time from the beginning of a transaction to the beginning of the next: shorter if a full
+            batch waits, and never less than 5/4 of the time that the transaction took. On average, a prediction takes
+            half of it and one transaction.
         max_batch_records: Most records of one task in one transaction: an aborted transaction repeats no more.
         buffer_bytes: Most bytes of fetched records of one partition that wait for the other input; when there are more,
             the partition is paused.
