@@ -128,7 +128,7 @@ class WorkerSettings(Settings):
     buffer_bytes: Annotated[Integer, Field(ge=1 << 16, le=1 << 34)] = 1 << 26
     start_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
-    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
+    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 500
     snapshot_when_idle_ms: Annotated[Integer, Field(ge=100, le=3_600_000)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
     max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
