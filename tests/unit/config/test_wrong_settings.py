@@ -159,7 +159,10 @@ streams:
 """
         assert faults(tmp_path, text) == [
             f"areba.yaml:2: streams.clicks.lanes: one of its lanes is '{taken}', which is also a configured stream",
-            f"areba.yaml:4: streams.{'n' * 245}.lanes: the names of its lanes have up to 252 bytes; at most 249 are allowed",
+            (
+                f"areba.yaml:4: streams.{'n' * 245}.lanes: the names of its lanes have up to 252 bytes; "
+                "at most 249 are allowed"
+            ),
             "areba.yaml:5: streams.a.lanes: must be at least 2, is 1",
             "areba.yaml:6: streams.b.lanes: must be at most 64, is 65",
         ]
