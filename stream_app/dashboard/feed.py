@@ -72,7 +72,7 @@ class Feed:
     ) -> None:
         self._application = config.application.id
         self._clock = clock
-        self._model = DashboardModel(config.streams, drifts, DriftReader(config.task_settings().streams))
+        self._model = DashboardModel(config.record_streams, drifts, DriftReader(config.task_settings().streams))
         self._watcher = Watcher(cluster, config, clock, model=self._model, tails=_HISTORY)
         self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
         self._lock = threading.Lock()

@@ -80,7 +80,7 @@ class Watcher:
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
         self._tails = tails
         drift = DriftReader(config.task_settings().streams)
-        self.model = LiveModel(config.streams, drift=drift) if model is None else model
+        self.model = LiveModel(config.record_streams, drift=drift) if model is None else model
         found = cluster.topics(self._kinds)
         missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
         if missing:
