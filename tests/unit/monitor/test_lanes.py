@@ -114,7 +114,7 @@ def test_figures_of_a_stream_are_those_of_its_lanes() -> None:
         model.tick(100.0 + second)
         for name in NAMES:
             model.add_outcome(Outcome(name, "1", "joined", 1, "areba", 0.5, 0.1, 0, 10, 0, 0, 1), 0)
-    for number, (name, time_ms) in enumerate(zip(NAMES, (9_000, 4_000), strict=True)):
+    for number, (name, time_ms) in enumerate(zip(NAMES, (4_000, 9_000), strict=True)):
         model.add_example(name, number, 7, 10_000)
         model.add_prediction(Prediction(name, "1", "areba", True, 0.5, 0.1, 1, 0, time_ms), number)
         model.add_dead_letter(name, "late-label", number)
