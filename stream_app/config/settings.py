@@ -101,8 +101,9 @@ class WorkerSettings(Settings):
     """How a process works; no result depends on these settings.
 
     Attributes:
-        commit_interval_ms: How long records gather between two transactions, unless a full batch waits. A prediction
-            takes about this time and one transaction.
+        commit_interval_ms: Time from the beginning of a transaction to the beginning of the next: shorter if a full
+            batch waits, and never less than 5/4 of the time that the transaction took. On average, a prediction takes
+            half of it and one transaction.
         max_batch_records: Most records of one task in one transaction: an aborted transaction repeats no more.
         buffer_bytes: Most bytes of fetched records of one partition that wait for the other input; when there are more,
             the partition is paused.
@@ -129,7 +130,7 @@ class WorkerSettings(Settings):
     buffer_bytes: Annotated[Integer, Field(ge=1 << 16, le=1 << 34)] = 1 << 26
     start_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
-    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
+    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 500
     snapshot_when_idle_ms: Annotated[Integer, Field(ge=100, le=3_600_000)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
     max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
