@@ -53,12 +53,13 @@ def resume(stream: str, path: Path) -> None:
 def promote(stream: str, learner: str | None, threshold: str | None, path: Path, partition: int | None) -> None:
     """Make LEARNER the champion of STREAM, or change its threshold.
 
-    The command writes a mark after the last example of the stream's partition, with that example's timestamp. The
-    mark takes effect at exactly this place, at once and regardless of event time. LEARNER predicts the examples after
-    the mark, or the threshold decides their classes. Examples before the mark keep their champion, also in their
-    outcomes, and their class. The mark is part of the input, so a restored task meets it at the same record. A promoted
-    threshold holds until the next one, or until the threshold in the file changes. The command prints the mark's
-    offset. The exit status is 2 if there is no such stream or learner, or if the stream cannot have the threshold.
+    The command writes a mark after the last example of the stream's partition, with that example's timestamp; a stream
+    with lanes gets a mark in each lane. The mark takes effect at exactly this place, at once and regardless of event
+    time. LEARNER predicts the examples after the mark, or the threshold decides their classes. Examples before the mark
+    keep their champion, also in their outcomes, and their class. The mark is part of the input, so a restored task
+    meets it at the same record. A promoted threshold holds until the next one, or until the threshold in the file
+    changes. The command prints the mark's offset. The exit status is 2 if there is no such stream or learner, or if the
+    stream cannot have the threshold.
 
     \b
     Examples:
@@ -147,7 +148,8 @@ def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
     """Delete the state of STREAM, so that it starts again.
 
     The stream loses its number of features, its models and its open examples. Use the command if the first example of a
-    stream had the wrong number of features. Stop all workers first; otherwise the exit status is 3.
+    stream had the wrong number of features. Stop all workers first; otherwise the exit status is 3. Of a stream with
+    lanes, all lanes start again that have begun.
 
     \b
     Examples:

@@ -1,5 +1,6 @@
 """A stream with two lanes on a real Kafka: what `areba-replay` sends, what is learned, and what the commands take."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,6 +67,17 @@ def test_lanes_are_learned_side_by_side(kafka: Broker, prefix: str, tmp_path: Pa
         assert (found[-1].stream, found[-1].learner) == (LANES[number], "baseline")
     assert len({outcome.id for outcome in found}) == 2 * EXAMPLES == len(found)
     assert areba(file, "verify").returncode == 0
+
+    watched = areba(file, "watch", "--once", "--interval", "0", "--json")
+    rows = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert [(row["stream"], row["learner"], row["labelled"]) for row in rows] == [
+        ("waves", "baseline", 2 * EXAMPLES),
+        ("waves", "areba", 2 * EXAMPLES),
+    ]
+    each = areba(file, "watch", "--once", "--interval", "0", "--json", "--lanes")
+    assert {json.loads(line)["stream"] for line in each.stdout.splitlines()} == {"waves", *LANES}
+    tailed = areba(file, "tail", "predictions", "--stream", "waves", "--id", found[0].id)
+    assert [json.loads(line)["key"] for line in tailed.stdout.splitlines()] == [found[0].stream]
 
     explained = areba(file, "explain", "waves", found[-1].id)
     assert explained.returncode == 0, explained.stderr
