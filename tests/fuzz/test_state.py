@@ -6,11 +6,12 @@ compiled code gets has wrong addresses or sizes. (Absurd numbers in the right pl
 distinguished from a model's; they cause absurd predictions, or an error.)
 """
 
+import itertools
 import random
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -223,6 +224,37 @@ def test_damaged_state(originals: list[Original]) -> None:
     assert fates["refused"] > 500
     assert fates["worked with"] > 100
     assert fates["no manifest"] > 1_000
+
+
+def _damages(content: bytes) -> Iterator[bytes]:
+    """Yield the file with each extreme number at the places of short arrays, and at both ends of the others."""
+    for name, array in unpack(content, "original").items():
+        places = range(array.size) if array.size <= 20 else (0, array.size - 1)
+        values = (-1.0, 2.0, 1e9, np.nan, np.inf) if array.dtype.kind == "f" else EXTREMES
+        for place, value in itertools.product(places, values):
+            arrays = unpack(content, "original")
+            limits = None if array.dtype.kind == "f" else np.iinfo(array.dtype)
+            number = value if limits is None else min(max(int(value), int(limits.min)), int(limits.max))
+            arrays[name].reshape(-1)[place] = number
+            yield pack(arrays)
+
+
+@pytest.mark.parametrize("method", ["areba", "relay"])
+def test_each_number_is_checked_together_as_it_is_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One index that is checked only where a stream is loaded alone would let compiled code write anywhere."""
+    original = Alike(method)
+    first, damaged, *_ = original.contents
+    original.entries = original.entries[:2]
+    fates: Counter[str] = Counter()
+    for content in _damages(original.contents[damaged]):
+        found = []
+        for at_once in (256, 0):
+            monkeypatch.setattr(task_loading, "AT_ONCE", at_once)
+            task = _loaded(lambda content=content: original.load({first: original.contents[first], damaged: content}))  # type: ignore[misc]
+            found.append("loaded" if isinstance(task, Task) else task)
+        assert found[0] == found[1]
+        fates["loaded" if found[0] == "loaded" else "refused"] += 1
+    assert min(fates["loaded"], fates["refused"]) > 50
 
 
 def test_damaged_state_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
