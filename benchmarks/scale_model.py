@@ -114,7 +114,7 @@ class Application:
     @property
     def commits_per_s(self) -> float:
         """Transactions a second of all workers."""
-        return self.workers / (self.interval_s + TRANSACTION_S)
+        return self.workers / max(self.interval_s, 1.25 * TRANSACTION_S)
 
 
 def _member_id_bytes(app: Application) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.lanes import lane_number
 from stream_app.producers.draws import Draws
 from stream_app.producers.faults import GARBAGE_MAX_BYTES
 from stream_app.producers.plan import Plan, StreamPlan
@@ -52,7 +53,7 @@ def events(plan: Plan) -> Iterator[Sent]:
 
 def encode_rows(plan: Plan, planned: Schedule) -> list[Sent]:
     """Return consecutive rows of a plan's schedule as records."""
-    values: list[bytes] = [b""] * len(planned)
+    values, keys = [b""] * len(planned), [b""] * len(planned)
     kinds = planned.contents * len(Side) + planned.sides
     groups = planned.streams.astype(np.int64) * 3 * len(Side) + kinds
     for group in np.unique(groups):
@@ -60,34 +61,58 @@ def encode_rows(plan: Plan, planned: Schedule) -> list[Sent]:
         rows = np.flatnonzero(groups == group)
         stream = plan.streams[stream_index]
         end_ms = plan.start + planned.ends_ms[stream_index]
-        encoded = _values(plan, stream, planned, rows, *divmod(kind, len(Side)), end_ms)
-        for row, value in zip(rows.tolist(), encoded, strict=True):
-            values[row] = value
+        for name, own in _by_name(plan, stream, planned.numbers, rows):
+            encoded = _values(plan, stream, name, planned, own, *divmod(kind, len(Side)), end_ms)
+            for row, value in zip(own.tolist(), encoded, strict=True):
+                values[row], keys[row] = value, name.encode()
     topics = (plan.examples_topic, plan.labels_topic)
-    keys = [stream.stream.encode() for stream in plan.streams]
     times = (planned.times + plan.start).tolist()
-    columns = (planned.sides.tolist(), planned.streams.tolist(), values, times)
-    return [Sent(topics[side], keys[stream], value, time) for side, stream, value, time in zip(*columns, strict=True)]
+    columns = (planned.sides.tolist(), keys, values, times)
+    return [Sent(topics[side], key, value, time) for side, key, value, time in zip(*columns, strict=True)]
+
+
+def _by_name(
+    plan: Plan, stream: StreamPlan, numbers: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield the rows of a stream by the names that its records have: those of its lanes, or its own.
+
+    Random bytes go to the lane of the example whose number they have.
+    """
+    if stream.lanes is None:
+        yield stream.stream, rows
+        return
+    lanes = -1 - numbers[rows]  # of marks
+    data = np.flatnonzero(numbers[rows] >= 0)
+    lanes[data] = [lane_number(id_, stream.lanes) for id_ in _ids(plan, stream, numbers[rows[data]])]
+    for lane in np.unique(lanes).tolist():
+        yield stream.names[lane], rows[lanes == lane]
 
 
 def _values(
-    plan: Plan, stream: StreamPlan, planned: Schedule, rows: NDArray[np.int64], content: int, side: int, end_ms: int
+    plan: Plan,
+    stream: StreamPlan,
+    name: str,
+    planned: Schedule,
+    rows: NDArray[np.int64],
+    content: int,
+    side: int,
+    end_ms: int,
 ) -> list[bytes]:
-    """Return the values of rows that share stream, content and side."""
+    """Return the values of rows that share the name in their records, content and side."""
     if content == MARK:
-        return [encode(Mark(stream.stream, MarkKind.ADVANCE, time_ms=end_ms), plan.wire_format)] * len(rows)
+        return [encode(Mark(name, MarkKind.ADVANCE, time_ms=end_ms), plan.wire_format)] * len(rows)
     numbers = planned.numbers[rows]
     if content == GARBAGE:
         return _garbage(Draws("replay", plan.seed, stream.stream, "garbage bytes"), numbers.tolist())
     ids = _ids(plan, stream, numbers)
     if side == Side.EXAMPLES and stream.data.values is not None:
         rows_of_values = stream.data.values.rows(numbers % len(stream.data))
-        examples = (Example(stream.stream, id_, values=values) for id_, values in zip(ids, rows_of_values, strict=True))
+        examples = (Example(name, id_, values=values) for id_, values in zip(ids, rows_of_values, strict=True))
         return [encode(example, plan.wire_format) for example in examples]
     if side == Side.EXAMPLES:
         features = stream.data.features[numbers % len(stream.data)]
-        return encode_examples(stream.stream, ids, features, plan.wire_format)
-    return encode_labels(stream.stream, ids, planned.labels[rows], wire_format=plan.wire_format)
+        return encode_examples(name, ids, features, plan.wire_format)
+    return encode_labels(name, ids, planned.labels[rows], wire_format=plan.wire_format)
 
 
 def _ids(plan: Plan, stream: StreamPlan, numbers: NDArray[np.int64]) -> list[str]:

@@ -96,7 +96,7 @@ class StreamManifest:
     """What a replay sent of one stream.
 
     Attributes:
-        stream: The name of the stream, which is the key of its records.
+        stream: The name of the stream, which is the key of its records unless it has lanes.
         data: The name of the data set, or the description of the synthetic stream.
         source: `shipped`, `published`, `synthetic` or `file`.
         features: The number of features of an example, or of its columns.
@@ -114,6 +114,7 @@ class StreamManifest:
         faults: Numbers of faults.
         fault_numbers: The examples that they affected.
         drifts: The known drifts.
+        lanes: The number of its lanes, whose names are the keys of its records; null: it has none.
     """
 
     stream: str
@@ -134,6 +135,7 @@ class StreamManifest:
     faults: FaultCounts
     fault_numbers: FaultNumbers
     drifts: tuple[DriftPoint, ...]
+    lanes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

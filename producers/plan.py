@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ConfigurationError
+from stream_app.lanes import lane_names
 from stream_app.producers.datasets.base import DataSet
 from stream_app.producers.faults import NO_FAULTS, Faults
 from stream_app.producers.label_delay import NO_DELAY, LabelDelay, parse_label_delay
@@ -23,7 +24,7 @@ class StreamPlan:
     """One stream of a replay.
 
     Attributes:
-        stream: The name of the stream, which is the key of its records.
+        stream: The name of the stream.
         data: The examples and their classes.
         delay: The delay from each example to its label.
         unlabelled_share: The share of labels that are never sent, from 0 to 1.
@@ -31,6 +32,7 @@ class StreamPlan:
         loops: How many times the data is sent, end to end.
         interval_ms: Event time from one example to the next; None: the interval of the data set. Data with times of
             its own keeps them.
+        lanes: The number of its lanes; None: it has none.
 
     Raises:
         ConfigurationError: A value is out of bounds, or contradicts the data's own times or ids.
@@ -43,6 +45,7 @@ class StreamPlan:
     faults: Faults = NO_FAULTS
     loops: int = 1
     interval_ms: int | None = None
+    lanes: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stream.encode()) <= MAX_STREAM_BYTES:
@@ -71,6 +74,11 @@ class StreamPlan:
     def events(self) -> int:
         """The number of examples, loops included, before any is dropped."""
         return len(self.data) * self.loops
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its records name as their stream: its lanes, or the stream itself."""
+        return (self.stream,) if self.lanes is None else lane_names(self.stream, self.lanes)
 
     def classes(self, numbers: NDArray[np.int64]) -> NDArray[np.int8]:
         """Return the classes of these examples, int8 `[n]`; -1: the label is not known."""
@@ -177,6 +185,7 @@ def uniform_plan(
             faults=faults,
             loops=loops,
             interval_ms=source.interval_ms or interval_ms,
+            lanes=source.lanes,
         )
         for source in sources
     )

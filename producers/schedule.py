@@ -56,7 +56,7 @@ class Schedule:
         streams: int16, index into the plan's streams.
         sides: int8, `Side`.
         contents: int8: `DATA`, `GARBAGE` or `MARK`.
-        numbers: int64, the number of the example within its stream; -1 for a mark.
+        numbers: int64, the number of the example within its stream; -1 for a mark, less by the number of its lane.
         labels: int8, the class that a label carries; -1 elsewhere.
         repeats: bool, whether the record repeats or contradicts an earlier one.
         extent: The extent of the whole replay.
@@ -228,9 +228,10 @@ class _StreamScheduler:
         return [_make_rows(times[here], side, every[here], content=GARBAGE) for side, here in sides]
 
     def marks(self) -> list[_Rows]:
-        """Return the closing pair of marks, after all pieces and not before a dropped last example."""
-        end, due = np.array([self._last_ms]), np.array([self._last_due + 1])
-        return [_make_rows(end, side, np.array([-1]), content=MARK)._replace(dues=due) for side in Side]
+        """Return the closing pair of marks of each lane, after all pieces and not before a dropped last example."""
+        lanes = len(self._plan.names)
+        ends, dues = np.full(lanes, self._last_ms), np.full(lanes, self._last_due + 1)
+        return [_make_rows(ends, side, -1 - np.arange(lanes), content=MARK)._replace(dues=dues) for side in Side]
 
     @property
     def end_ms(self) -> int:

@@ -37,11 +37,13 @@ class Source:
         stream: The name of the stream.
         data: Its examples and classes.
         interval_ms: Event time from one example to the next; None: not given.
+        lanes: The number of its lanes in the configuration; None: it has none.
     """
 
     stream: str
     data: DataSet
     interval_ms: int | None
+    lanes: int | None = None
 
 
 def parse_source(
@@ -86,7 +88,7 @@ def parse_source(
         data = datasets.load(name, data_dir)
     if configured.columns and data.values is None:
         raise ConfigurationError(f"{text}: has arrays of features, and the stream {stream} has columns")
-    return Source(stream, data if limit is None else data.prefix(limit), interval_ms)
+    return Source(stream, data if limit is None else data.prefix(limit), interval_ms, configured.lanes)
 
 
 def is_file_name(name: str) -> bool:

@@ -100,6 +100,7 @@ class StreamTally:
             ),
             fault_numbers=FaultNumbers(**again, dropped_examples=tuple(dropped)),
             drifts=_drifts(stream, plan.start),
+            lanes=stream.lanes,
         )
 
 

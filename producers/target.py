@@ -75,7 +75,9 @@ class Target:
             return ANY_INPUT
         found = self.config.streams.get(stream)
         if found is not None:
-            return StreamInput(columns=found.columns, missing_values=found.missing_values, features=found.features)
+            return StreamInput(
+                columns=found.columns, missing_values=found.missing_values, features=found.features, lanes=found.lanes
+            )
         if self.config.unknown_streams == "dead-letter":
             hint = or_nearest(stream, self.config.streams)
             raise ConfigurationError(f"the configuration has no stream {stream!r}{hint} (--stream)")

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,40 @@ def friedman(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison
     corrected = multipletests(raw, method="holm")[1].tolist() if raw else []
     pairs = dict(zip(names, corrected, strict=True))
     return Comparison(statistic, p_value, pairs, _best(values, learners, p_value, pairs))
+
+
+class OneDraw(NamedTuple):
+    """A joint test of one draw: its squared Mahalanobis distance D² from the mean of other draws, and the p-value."""
+
+    distance: float
+    p_value: float
+
+
+def one_draw(values: NDArray[np.float64], drawn: Sequence[float]) -> OneDraw:
+    """Test whether a vector is another draw of the normal distribution that n vectors were drawn from.
+
+    Hotelling's T² for a single further observation: D² n (n - d) / ((n + 1) d (n - 1)) is F-distributed with d and
+    n - d degrees of freedom. Components that are the same in all n vectors are left out if the vector has the same
+    value there; otherwise it cannot be another draw.
+
+    Args:
+        values: float64 `[n, d]`, the draws; n > d.
+        drawn: The vector.
+    """
+    from scipy.stats import f  # noqa: PLC0415  (an optional extra)
+
+    given = np.asarray(drawn, float)
+    varies = (values != values[:1]).any(axis=0)
+    if (given[~varies] != values[0, ~varies]).any():
+        return OneDraw(float("inf"), 0.0)
+    if not varies.any():
+        return OneDraw(0.0, 1.0)
+    values, given = values[:, varies], given[varies]
+    count, width = values.shape
+    away = given - values.mean(axis=0)
+    distance = float(away @ np.linalg.solve(np.atleast_2d(np.cov(values, rowvar=False)), away))
+    statistic = distance * count * (count - width) / ((count + 1) * width * (count - 1))
+    return OneDraw(distance, float(f.sf(statistic, width, count - width)))
 
 
 def _anova(values: NDArray[np.float64], learners: Sequence[str]) -> tuple[float, float]:

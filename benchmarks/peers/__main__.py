@@ -111,9 +111,9 @@ def measure(rounds: int, pairs: int, pairs_of_quix: int) -> tuple[Mapping[str, P
                 progress.advance(step)
         progress.update(step, total=rounds * len(STEADY), completed=0)
         for number in range(rounds):
-            for name, start in STEADY.items():
+            for kind, (name, start) in enumerate(STEADY.items()):
                 progress.update(step, description=f"latency of {name}")
-                latencies[name].append(_latency(kafka, start, classes, folder / f"latency{number}-{len(latencies)}"))
+                latencies[name].append(_latency(kafka, start, classes, folder / f"latency{number}-{kind}"))
                 progress.advance(step)
     return built, found, latencies
 

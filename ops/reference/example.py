@@ -56,6 +56,9 @@ streams:
     features: 54
   sine:
     features: 2
+  clicks:                 # more examples than a core learns (docs/lanes.md)
+    features: 12
+    lanes: 8              # eight streams with a model each; the id of an example decides which
   payments:               # examples with values by column, instead of an array of features
     columns:
       amount: number

@@ -15,6 +15,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "stream_app.testing": testing.__all__,
     "stream_app.records": ("Example", "Label", "Mark", "MarkKind", "Prediction", "Outcome", "Metric", "MetricWindow"),
     "stream_app.serialization.codec": ("encode", "decode_one"),
+    "stream_app.lanes": ("lane_of", "stream_of"),
     "stream_app.backends.kafka.sender": ("KafkaSender",),
 }
 """The modules that a program of a user may import, and the names that it may take from them."""

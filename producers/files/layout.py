@@ -81,11 +81,13 @@ class StreamInput:
         columns: The columns by name; empty: examples are arrays of features.
         missing_values: Numbers and texts that stand for a missing value.
         features: The number of features of an array; None: not given.
+        lanes: The number of lanes; None: it has none.
     """
 
     columns: Mapping[str, ColumnSettings] = field(default_factory=dict)
     missing_values: tuple[float | str, ...] = ()
     features: int | None = None
+    lanes: int | None = None
 
 
 ANY_INPUT = StreamInput()

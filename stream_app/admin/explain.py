@@ -117,7 +117,7 @@ class DeadExampleError(Exception):
 def explain(application: Application, stream: str, id_: str, task: int | None) -> _Explanation:
     """Predict an example again with the state that the task had when it first predicted the example.
 
-    Without a `task`, the name of the stream decides.
+    Without a `task`, the name of the stream decides; if it has lanes, the id decides the lane.
 
     Raises:
         ConfigurationError: There is no such stream.
@@ -126,6 +126,7 @@ def explain(application: Application, stream: str, id_: str, task: int | None) -
         UnknownOutcomeError: The broker did not answer in time.
     """
     topics = application.config.topics
+    stream = application.config.name_of(stream, id_)
     numbers = _homes(application, stream) if task is None else [task]
     example, offset, erased, number = _find_in(application, numbers, stream, id_)
     form = _recorded_format(application, number)
@@ -205,7 +206,7 @@ def _find_example(
     buried = BuriedExamples(application.cluster, application.config, partition)
     problem, found, erased = None, None, None
     name, digest = stream.encode(), id_digest(stream, id_)
-    is_known = stream in application.config.streams
+    is_known = stream in application.config.record_streams
     where = f"{partition.topic}[{partition.partition}]"
     for row in rows_of(application.cluster, partition):
         is_known = is_known or (row.value is not None and name in row.value)

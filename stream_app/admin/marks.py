@@ -15,7 +15,7 @@ position whenever the stream is processed again. This takes two things:
 A mark does not advance stream time, so an old timestamp expires nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_app.admin.models import Application
@@ -41,9 +41,10 @@ MARK_BYTES = 40
 
 
 class _Resumed(NamedTuple):
-    """A `resume` mark: the partition and its offset there, and why the breaker had stopped the stream."""
+    """A `resume` mark: the partition, the stream and the mark's offset, and why the breaker had stopped the stream."""
 
     place: TopicPartition
+    stream: str
     offset: int
     reason: str
 
@@ -53,8 +54,7 @@ def promote(
 ) -> tuple[TopicPartition, int]:
     """Write the mark that makes a learner the champion of a stream.
 
-    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
-    default partitioner chooses it.
+    The topics were checked before. Without a `partition`, Java's default partitioner chooses it.
 
     Returns:
         The partition and the offset of the mark.
@@ -73,8 +73,7 @@ def decide(
 ) -> tuple[TopicPartition, int, ThresholdSettings]:
     """Write the mark from which on another threshold decides the classes of a stream.
 
-    The topics were checked before, and the sender has not written to this partition. Without a `partition`, Java's
-    default partitioner chooses it.
+    The topics were checked before. Without a `partition`, Java's default partitioner chooses it.
 
     Args:
         application: The application.
@@ -101,32 +100,33 @@ def decide(
 def resume(application: Application, sender: Sender, stream: str) -> Sequence[_Resumed]:
     """Write the mark that lets a stopped stream continue, in each partition in which the breaker stopped the stream.
 
-    The topics were checked before, and the sender has not written to these partitions.
+    The topics were checked before. Of a stream with lanes, those continue that are stopped.
 
     Raises:
         StateError: The breaker has not stopped the stream, or progress cannot be read.
         UnknownOutcomeError: The broker did not answer in time.
         DeliveryError: The broker did not accept a mark.
     """
-    reasons: dict[int, str] = {}
+    reasons: dict[tuple[int, str], str] = {}
     cluster, topics = application.cluster, application.config.topics
     for task in range(partitions_of(cluster, topics)):
         last = last_commit(progress_tail(cluster, TopicPartition(topics.progress, task)))
-        if last is not None and stream in last.stops:
-            reasons[task] = last.stops[stream]
-        elif last is not None and last.stopped_streams > len(last.stops):
-            reasons[task] = "more streams are stopped than the commit record names"
+        for name in application.config.names_of(stream):
+            if last is not None and name in last.stops:
+                reasons[task, name] = last.stops[name]
+            elif last is not None and last.stopped_streams > len(last.stops):
+                reasons[task, name] = "more streams are stopped than the commit record names"
     if not reasons:
         raise StateError(
             f"stream {stream!r}: the breaker has not stopped it, so there is nothing to resume",
             ErrorCode.STREAM_STATE,
         )
     found = []
-    for task, reason in reasons.items():
+    for (task, name), reason in reasons.items():
         place = TopicPartition(topics.examples, task)
-        time_ms = _time_ms(application, place, stream)
-        _send(application, sender, place, Mark(stream, MarkKind.RESUME), time_ms)
-        found.append(_Resumed(place, _written(sender, place)[0], reason))
+        time_ms = _time_ms(application, place, name)
+        _send(application, sender, place, Mark(name, MarkKind.RESUME), time_ms)
+        found.append(_Resumed(place, name, _written(sender, place)[-1], reason))
     return found
 
 
@@ -169,6 +169,14 @@ def erase(
     return place, _written(sender, place)
 
 
+def ids_by_name(config: Config, stream: str, ids: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return ids by what their records name as their stream: their lanes, or the stream itself."""
+    found: dict[str, list[str]] = {}
+    for id_ in ids:
+        found.setdefault(config.name_of(stream, id_), []).append(id_)
+    return found or {config.names_of(stream)[0]: []}
+
+
 def _checked_digest(stream: str, id_: str) -> str:
     if not 1 <= len(id_.encode()) <= MAX_ID_BYTES:
         raise ConfigurationError(f"erase: an id has 1 to {MAX_ID_BYTES} bytes, not {len(id_.encode())}")
@@ -179,7 +187,7 @@ def _write(application: Application, sender: Sender, mark: Mark, partition: int 
     """Write a mark after the last example of the stream's partition; return the partition and the mark's offset."""
     place = _place(application, mark.stream, partition)
     _send(application, sender, place, mark, _time_ms(application, place, mark.stream))
-    return place, _written(sender, place)[0]
+    return place, _written(sender, place)[-1]
 
 
 def _send(application: Application, sender: Sender, place: TopicPartition, mark: Mark, time_ms: int) -> None:
@@ -195,8 +203,8 @@ def _written(sender: Sender, place: TopicPartition) -> range:
 
 
 def _check_stream(config: Config, stream: str) -> None:
-    if config.unknown_streams != "model" and stream not in config.streams:
-        known = or_nearest(stream, config.streams)
+    if config.unknown_streams != "model" and stream not in config.record_streams:
+        known = or_nearest(stream, config.record_streams)
         raise ConfigurationError(f"streams: there is no stream {stream!r}{known}, and unknown_streams is dead-letter")
     if not 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:
         raise ConfigurationError(f"stream: a name has 1 to {MAX_STREAM_BYTES} bytes, not {len(stream.encode())}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from stream_app import __version__
 from stream_app.admin.models import Application
-from stream_app.admin.progress.writer import progress_writer
+from stream_app.admin.progress.writer import ProgressWriter, progress_writer
 from stream_app.admin.saved_models.import_model import newest_task
 from stream_app.config import MAX_HELD
 from stream_app.errors import ConfigurationError
@@ -22,19 +22,39 @@ from stream_app.progress_records import RESET, Act
 def reset(application: Application, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
     """Let a stream start again; yield lines that say what happens to its pending examples and waiting labels.
 
-    Without a `task`, the name of the stream decides. A dry run only yields the lines.
+    Without a `task`, the name of the stream decides. Of a stream with lanes, those start again that have begun. A dry
+    run only yields the lines.
 
     Raises:
         ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.
         StateError: Workers run, another command has started, or the task cannot be rebuilt; nothing was written.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = application.task_of(stream, task)
+    done: list[str] = []
+    problem: _NoSuchStreamError | None = None
     with progress_writer(application, dry_run=dry_run) as writer:
-        writer.begin(number)
-        known, sequence = newest_task(application, number)
-        left, features = _leftovers(known, number, stream)
-        writer.write(number, [Act(sequence + 1, RESET, __version__, stream)])
+        for name in application.config.names_of(stream):
+            number = application.task_of(name, task)
+            try:
+                done += _reset(application, writer, name, number, dry_run=dry_run)
+            except _NoSuchStreamError as error:
+                problem = error
+    if problem is not None and not done:
+        raise problem
+    yield from done
+
+
+class _NoSuchStreamError(ConfigurationError):
+    """The task has no such stream."""
+
+
+def _reset(
+    application: Application, writer: ProgressWriter, stream: str, number: int, *, dry_run: bool
+) -> Iterator[str]:
+    writer.begin(number)
+    known, sequence = newest_task(application, number)
+    left, features = _leftovers(known, number, stream)
+    writer.write(number, [Act(sequence + 1, RESET, __version__, stream)])
     yield f"stream {stream!r} of task {number} ({features} features) {'would start' if dry_run else 'starts'} again"
     yield (
         f"its next batch closes {len(left.offsets):,} pending examples (outcome evicted) and {len(left.labels):,} "
@@ -46,12 +66,13 @@ def _leftovers(known: Task | None, number: int, stream: str) -> tuple[Leftovers,
     """Return what a reset leaves open in a stream, and the stream's number of features.
 
     Raises:
-        ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.
+        _NoSuchStreamError: The task has no such stream.
+        ConfigurationError: Earlier resets already fill the next transaction.
     """
     names = known.stream_names if known is not None else ()
     if known is None or stream not in names:
         there = ", ".join(f"{name!r}" for name in names) or "none yet"
-        raise ConfigurationError(f"task {number} has no stream {stream!r}; it has {there}")
+        raise _NoSuchStreamError(f"task {number} has no stream {stream!r}; it has {there}")
     left, features = Leftovers.of(known.stream(stream)), known.stream(stream).features
     if known.reset_records and known.reset_records + left.records > MAX_HELD:
         raise ConfigurationError(

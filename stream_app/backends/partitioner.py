@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.arrays import Longs
-from stream_app.serialization.key_partition import murmur2, partition_of
+from stream_app.key_partition import murmur2, partition_of
 
 __all__ = ["Misplaced", "Placement", "misplaced_text", "murmur2", "partition_of", "split_text"]
 

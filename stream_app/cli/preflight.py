@@ -1,7 +1,9 @@
 """Everything that would stop or endanger a worker, found out without starting one: `areba topics check`."""
 
+import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import StrEnum
@@ -11,6 +13,7 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
+from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import last_commits, tasks_of
 from stream_app.backends.retention import age_risk, deleted_text, duration, retention_of
 from stream_app.cli.checks import group_rights
@@ -100,7 +103,7 @@ def preflight(
     else:
         yield from _topics(config, cluster, found)
     if len(found) == len(config.topics):
-        for check in (_retention, _unread, _rights, _reads, check_tasks, _clock, _memory):
+        for check in (_lanes, _retention, _unread, _rights, _reads, check_tasks, _clock, _memory):
             yield from _guarded(check, config, cluster, found)
     yield from _consumer(try_consumer)
     yield from _identity(config, cluster, try_transaction)
@@ -147,6 +150,23 @@ def _topics(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicI
     if not risks:
         yield Result(Level.OK, "replication", "each topic has several copies, as far as the brokers say")
     yield from (Result(Level.WARNING, "compaction", line) for line in topic_plan.slow_compactions(found))
+
+
+def _lanes(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Say on how many partitions the lanes of a stream lie: a partition is learned by one worker."""
+    progress = found[config.topics.progress]
+    partitions = tasks_of(cluster, progress) or progress.partitions
+    for stream, settings in config.streams.items():
+        if settings.lanes is None:
+            continue
+        lanes = Counter(partition_of(name.encode(), partitions) for name in config.names_of(stream))
+        most, fewest = max(lanes.values()), math.ceil(settings.lanes / partitions)
+        text = f"the {settings.lanes} lanes of {stream} are in {len(lanes)} of {partitions} partitions"
+        if most > fewest:
+            uneven = f"{text}, up to {most} in one; they are even if one of these two numbers divides the other"
+            yield Result(Level.WARNING, "lanes", uneven)
+        else:
+            yield Result(Level.OK, "lanes", f"{text}, at most {most} in each")
 
 
 def _retention(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:

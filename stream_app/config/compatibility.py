@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from stream_app.config.column_settings import ColumnSettings, columns_as_list, is_growth
 from stream_app.config.decision_settings import ThresholdSettings
+from stream_app.config.lane_settings import lanes_by_stream
 from stream_app.config.learner_settings import LearnerSettings
 from stream_app.config.task_settings import StreamSettings, TaskSettings
 from stream_app.config.values import Change
@@ -14,6 +15,11 @@ from stream_app.config.values import Change
 _REMEDY = (
     "set it back, or start another application.id with another kafka.output_prefix on the same inputs (`areba state "
     "import` gives it this application's models)"
+)
+
+_LANES_CHANGE = (
+    "cannot be: labels would go to other lanes than the examples that wait for them, and models have learned from the "
+    "examples of their lanes. Set it back, or use another stream name"
 )
 
 _HOLDS = "holds from now on"
@@ -70,8 +76,14 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     when the existing state would not fit the new settings. `old` are the settings in force; all settings of streams
     that are not `running` may change.
     """
-    taken = [f"streams.{name}: is new" for name in new.streams if name not in old.streams]
-    refused = [f"streams.{name}: was removed: {_REMEDY}" for name in old.streams if name not in new.streams]
+    lanes_before, lanes = lanes_by_stream(old.streams), lanes_by_stream(new.streams)
+    taken = [f"streams.{name}: is new" for name in lanes if name not in lanes_before]
+    refused = [f"streams.{name}: was removed: {_REMEDY}" for name in lanes_before if name not in lanes]
+    refused += [
+        f"streams.{name}.lanes: {lanes_before[name] or 'none'} -> {number or 'none'} {_LANES_CHANGE}"
+        for name, number in lanes.items()
+        if lanes_before.get(name, number) != number
+    ]
     apart = {"streams", "default_stream", "writer_schemas"}
     before, after = (_leaves(settings.model_dump(mode="json", exclude=apart)) for settings in (old, new))
     for key, value in after.items():

@@ -98,7 +98,7 @@ def read_threshold(text: str, stream: str, config: Config) -> ThresholdSettings:
         faults = [(tuple(map(str, one["loc"])), one) for one in error.errors(include_url=False)]
         lines = [f"{dotted((path[-1], *at))}: {message(Config, (*path, *at), one)}" for at, one in faults]
         raise ConfigurationError(lines) from error
-    overrides = config.streams.get(stream)
+    overrides = config.stream_settings(stream)
     costs, columns = (None, {}) if overrides is None else (overrides.costs, overrides.columns)
     lines = [
         f"threshold: {text}" for setting, text in decision_conflicts(threshold, costs, columns) if setting == path[-1]

@@ -15,6 +15,7 @@ from stream_app.config.client_settings import ClientName, ClientValue, redact
 from stream_app.config.column_settings import Columns, MissingValues, column_conflicts, width_of
 from stream_app.config.decision_settings import CostSettings, Threshold, ThresholdSettings, decision_conflicts
 from stream_app.config.drift_settings import DriftSettings
+from stream_app.config.lane_settings import lane_conflicts
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.serialization_settings import SerializationSettings, serialization_conflicts
@@ -41,6 +42,7 @@ from stream_app.config.values import (
     StreamName,
     TopicName,
 )
+from stream_app.lanes import MAX_LANES, MIN_LANES, lane_names, lane_of
 from stream_app.records import MAX_LEARNERS
 
 
@@ -99,8 +101,9 @@ class WorkerSettings(Settings):
     """How a process works; no result depends on these settings.
 
     Attributes:
-        commit_interval_ms: How long records gather between two transactions, unless a full batch waits. A prediction
-            takes about this time and one transaction.
+        commit_interval_ms: Time from the beginning of a transaction to the beginning of the next: shorter if a full
+            batch waits, and never less than 5/4 of the time that the transaction took. On average, a prediction takes
+            half of it and one transaction.
         max_batch_records: Most records of one task in one transaction: an aborted transaction repeats no more.
         buffer_bytes: Most bytes of fetched records of one partition that wait for the other input; when there are more,
             the partition is paused.
@@ -127,7 +130,7 @@ class WorkerSettings(Settings):
     buffer_bytes: Annotated[Integer, Field(ge=1 << 16, le=1 << 34)] = 1 << 26
     start_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
-    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
+    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 500
     snapshot_when_idle_ms: Annotated[Integer, Field(ge=100, le=3_600_000)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
     max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
@@ -157,6 +160,8 @@ class _StreamOverrides(LearnerOverrides):
 
     Attributes:
         features: Number of features of an example; None takes the number of the first example.
+        lanes: Over how many streams of the same settings the examples are spread by their ids (`stream_app.lanes`);
+            None: over none.
         columns: The columns of an example by name, instead of `features`: each is `number`, or a section.
         missing_values: Numbers and texts that stand for a missing value in any column.
         champion: The first champion; None takes the first entry of `learners` in `Config`.
@@ -167,6 +172,7 @@ class _StreamOverrides(LearnerOverrides):
     """
 
     features: Features | None = None
+    lanes: Annotated[Integer, Field(ge=MIN_LANES, le=MAX_LANES)] | None = None
     columns: Columns = Field(default_factory=dict)
     missing_values: MissingValues = ()
     champion: LearnerName | None = None
@@ -211,7 +217,7 @@ class Config(Settings):
             so is a header with which those of the record are larger than 1,024 bytes.
         learners: The learners by name, at most 16; their order is that of the outputs, and the first is the champion
             unless a stream says otherwise.
-        streams: The streams by name, each with `features` or `columns`, `missing_values`, `champion`, `costs`,
+        streams: The streams by name, each with `features` or `columns`, `missing_values`, `lanes`, `champion`, `costs`,
             `threshold`, `drift`, any setting of a learner, and `learners` for settings of one learner.
     """
 
@@ -280,8 +286,31 @@ class Config(Settings):
         usual = usual_topics(inputs, outputs, f"{kafka.topic_prefix}{self.application.id}-")
         return usual._replace(**{str(topic): name for topic, name in kafka.topics.items()})
 
+    @property
+    def record_streams(self) -> Mapping[str, str]:
+        """The streams that records name, each with the entry of `streams` that describes it.
+
+        A stream with lanes is there once for each lane, and not by its own name.
+        """
+        return {name: stream for stream in self.streams for name in self.names_of(stream)}
+
+    def names_of(self, stream: str) -> Sequence[str]:
+        """Return what records name a stream: its lanes, or the stream itself if it has none."""
+        settings = self.streams.get(stream)
+        return (stream,) if settings is None or settings.lanes is None else lane_names(stream, settings.lanes)
+
+    def name_of(self, stream: str, id_: str) -> str:
+        """Return what the records of an id name as their stream: its lane, or the stream itself if it has none."""
+        settings = self.streams.get(stream)
+        return stream if settings is None or settings.lanes is None else lane_of(stream, settings.lanes, id_)
+
+    def stream_settings(self, stream: str) -> _StreamOverrides | None:
+        """Return what the file says about a stream or about the stream of a lane; None: nothing."""
+        return self.streams.get(self.record_streams.get(stream, stream))
+
     def task_settings(self) -> TaskSettings:
         """Return the part that changes a result, with all settings of each stream's learners."""
+        resolved = {name: self._resolved(stream) for name, stream in self.streams.items()}
         return TaskSettings(
             application_id=self.application.id,
             join=self.join,
@@ -294,7 +323,7 @@ class Config(Settings):
             writer_schemas=self.serialization.writer_schemas,
             label_classes=self.serialization.label_classes,
             pass_headers=self.pass_headers,
-            streams={name: self._resolved(stream) for name, stream in self.streams.items()},
+            streams={name: resolved[configured] for name, configured in self.record_streams.items()},
             default_stream=self._resolved(_StreamOverrides()),
         )
 
@@ -334,8 +363,10 @@ def _conflicts(config: Config) -> Iterator[_Conflict]:
     if config.worker.buffer_bytes < limits.max_record_bytes:
         message = f"must be at least limits.max_record_bytes ({limits.max_record_bytes})"
         yield _Conflict(("worker", "buffer_bytes"), f"{message}, is {config.worker.buffer_bytes}")
-    if len(config.streams) > limits.max_streams_per_task:
-        message = f"must allow the {len(config.streams)} configured streams, is {limits.max_streams_per_task}"
+    lanes = {name: stream.lanes for name, stream in config.streams.items()}
+    yield from (_Conflict(("streams", name, "lanes"), message) for name, message in lane_conflicts(lanes))
+    if (count := len(config.record_streams)) > limits.max_streams_per_task:
+        message = f"must allow the {count} configured streams, is {limits.max_streams_per_task}"
         yield _Conflict(("limits", "max_streams_per_task"), message)
     yield from _stream_conflicts(config)
 

@@ -18,6 +18,7 @@ from stream_app.errors import ArebaError
 from stream_app.log_lines import VIEW_COMPLETE, VIEW_INCOMPLETE
 from stream_app.monitor.colours import LearnerColours
 from stream_app.monitor.drift import DriftReader
+from stream_app.monitor.lanes import Lanes
 from stream_app.monitor.watcher import TAILS, Watcher
 
 logger = logging.getLogger("areba.dashboard")
@@ -56,7 +57,7 @@ class Feed:
     """Follows an application, and publishes documents about it.
 
     One thread calls `step` or `run`; all other methods may be called by other threads. `drifts` are known drifts of
-    each stream, as the number of its examples before the drift.
+    each stream, as the number of its examples before the drift. Lanes of streams are shown if `lanes` says so.
 
     Raises:
         TopicError: A topic does not exist, or the broker refuses to let us read it.
@@ -69,10 +70,14 @@ class Feed:
         config: Config,
         clock: Clock,
         drifts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+        *,
+        lanes: bool = False,
     ) -> None:
+        self._shows_lanes = lanes
         self._application = config.application.id
         self._clock = clock
-        self._model = DashboardModel(config.streams, drifts, DriftReader(config.task_settings().streams))
+        reader = DriftReader(config.task_settings().streams)
+        self._model = DashboardModel(config.record_streams, drifts, reader, Lanes.of(config))
         self._watcher = Watcher(cluster, config, clock, model=self._model, tails=_HISTORY)
         self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
         self._lock = threading.Lock()
@@ -134,8 +139,9 @@ class Feed:
 
     def _publish(self) -> None:
         wall_ms = self._clock.now_ms()
-        figures = self._watcher.figures()
-        self._model.sample(figures.streams, wall_ms)
+        every = self._watcher.figures()
+        self._model.sample(every.streams, wall_ms)
+        figures = every.only((), lanes=self._shows_lanes)
         with self._lock:
             viewed = set(self._viewed)
         details = {

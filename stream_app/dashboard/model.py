@@ -13,6 +13,7 @@ from stream_app.dashboard.decisions import StreamDecisions
 from stream_app.dashboard.series import Series
 from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.figures import StreamFigures
+from stream_app.monitor.lanes import NO_LANES, Lanes
 from stream_app.monitor.model import MAX_REASONS, LiveModel
 from stream_app.progress_records import Act, Commit
 from stream_app.records import Metric, Outcome, Prediction
@@ -30,6 +31,9 @@ MAX_MARKS = 100
 
 STALLED_S = 10.0
 """A stream is stalled if its task has unprocessed examples and has committed nothing for this long."""
+
+_STATES = ("stopped", "stalled", "live", "idle", "waiting")
+"""The states of a stream; the first of those of its lanes is that of a stream with lanes."""
 
 LEARNER_COLUMNS = ("time_ms", "gmean", "recall", "specificity", "precision", "roc_auc")
 STREAM_COLUMNS = ("time_ms", "positive_size", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99")
@@ -133,7 +137,7 @@ class DashboardModel(LiveModel):
     """The figures of an application, and their history.
 
     `drifts` are known drifts of each stream, as the number of its examples before the drift. `reader` reads drift
-    without labels from metrics.
+    without labels from metrics; `lanes` are the lanes of streams.
     """
 
     def __init__(
@@ -141,8 +145,9 @@ class DashboardModel(LiveModel):
         streams: Iterable[str] = (),
         drifts: Mapping[str, Sequence[int]] = MappingProxyType({}),
         reader: DriftReader | None = None,
+        lanes: Lanes = NO_LANES,
     ) -> None:
-        super().__init__(streams, drift=reader)
+        super().__init__(streams, drift=reader, lanes=lanes)
         self._drifts = drifts
         self._histories: dict[str, _StreamHistory] = {}
         self._curves = 0
@@ -257,10 +262,15 @@ class DashboardModel(LiveModel):
             work.add(wall_ms, None if is_stalled else figures.labelled_per_s, lag_s, figures.pending)
 
     def state(self, stream: str) -> str:
-        """Return `waiting` (no example is known), `idle` (all are processed), `live`, `stalled` or `stopped`."""
+        """Return `waiting` (no example is known), `idle` (all are processed), `live`, `stalled` or `stopped`.
+
+        A stream is stopped or stalled if a lane of it is.
+        """
         known = self._streams.get(stream)
         if self.is_stopped(stream):
             return "stopped"
+        if lanes := self._lanes.names.get(stream):
+            return min((self.state(lane) for lane in lanes), key=_STATES.index)
         if known is None or known.newest_example is None:
             return "waiting"
         since_s = self._behind_since_s.get(stream)

@@ -5,5 +5,5 @@ decoded records; it is pure, and its memory is bounded. `watcher` reads the topi
 in a terminal, and `tail` gives decoded records one by one. Every other front end needs `watcher` and `figures` only.
 
 May import `backends`, `serialization` and `config`. Nothing here writes to a topic or joins a group. Public:
-`colours`, `drift`, `figures`, `model`, `table`, `tail`, `watcher`.
+`colours`, `drift`, `figures`, `lanes`, `model`, `table`, `tail`, `watcher`.
 """

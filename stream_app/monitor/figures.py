@@ -24,6 +24,8 @@ class StreamFigures:
         predicted_ms: Event time of the example that was predicted last.
         drift: Drift without labels, by the champion's newest metric; None also if the stream does not look for it.
         largest_feature_column: The column of the feature that is farthest from its reference; None without columns.
+        lane_of: The stream of which it is a lane; None: it is none. The figures of a stream with lanes are the sums of
+            its lanes.
     """
 
     stream: str
@@ -37,6 +39,7 @@ class StreamFigures:
     predicted_ms: int | None = None
     drift: DriftSummary | None = None
     largest_feature_column: str | None = None
+    lane_of: str | None = None
 
     @property
     def pending(self) -> int | None:
@@ -56,6 +59,7 @@ class StreamFigures:
             "example_ms": self.example_ms,
             "predicted_ms": self.predicted_ms,
             "largest_feature_column": self.largest_feature_column,
+            "lane_of": self.lane_of,
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -83,14 +87,17 @@ class LiveFigures:
     skipped: int = 0
     problems: tuple[str, ...] = ()
 
-    def only(self, names: Collection[str]) -> "LiveFigures":
-        """Return the figures of these streams, or of all streams if there are no names."""
+    def only(self, names: Collection[str], *, lanes: bool = False) -> "LiveFigures":
+        """Return the figures of these streams, or of all streams if there are no names.
+
+        Lanes are left out that are not named, unless they are asked for.
+        """
         if not names:
-            return self
+            return replace(self, streams=tuple(one for one in self.streams if lanes or one.lane_of is None))
         unknown = sorted(set(names) - {stream.stream for stream in self.streams})
         return replace(
             self,
-            streams=tuple(stream for stream in self.streams if stream.stream in names),
+            streams=tuple(one for one in self.streams if one.stream in names or (lanes and one.lane_of in names)),
             problems=(*self.problems, *(f"nothing is known of stream {name!r}" for name in unknown)),
         )
 

@@ -5,11 +5,12 @@ Times are given: event time in milliseconds, and the moments of updates in secon
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.figures import LiveFigures, StreamFigures
+from stream_app.monitor.lanes import NO_LANES, Lanes, sum_of_lanes
 from stream_app.progress_records import Act, Commit
 from stream_app.records import Metric, Outcome, OutcomeKind, Prediction
 
@@ -110,20 +111,28 @@ class LiveModel:
     """The figures of the streams of one application.
 
     The streams are the configured streams and the streams that have an output. Examples and dead letters of other names
-    add none: their producers may write any name.
+    add none: their producers may write any name. What is added of a lane is also added of its stream, as a sum.
 
     Args:
         streams: Names of the streams that are known already.
         max_streams: How many streams are kept.
         drift: Reads drift from metrics, with the names of columns.
+        lanes: The lanes of streams.
     """
 
     def __init__(
-        self, streams: Iterable[str] = (), max_streams: int = MAX_STREAMS, drift: DriftReader | None = None
+        self,
+        streams: Iterable[str] = (),
+        max_streams: int = MAX_STREAMS,
+        drift: DriftReader | None = None,
+        lanes: Lanes = NO_LANES,
     ) -> None:
         self._max_streams = max_streams
         self._drift = drift or DriftReader({})
-        self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
+        self._lanes = lanes
+        self._lane_of = {name: stream for stream, names in lanes.names.items() for name in names}
+        known = list(dict.fromkeys([*lanes.names, *streams]))[:max_streams]
+        self._streams: dict[str, _Stream] = {name: _Stream() for name in known}
         self._has_older_dead_letters = False
         self._ticks = _Ticks()
         self._commits: dict[int, Commit] = {}
@@ -151,12 +160,16 @@ class LiveModel:
         known = self._streams.get(stream)
         if known is not None:
             known.newest_example = _Example(task, offset, time_ms)
+        if (above := self._lane_of.get(stream)) is not None:
+            self.add_example(above, task, offset, time_ms)
 
     def add_prediction(self, prediction: Prediction, task: int) -> None:
         """Add a prediction of any learner."""
         known = self._add_output(prediction.stream, task)
         if known is not None:
             known.predicted_ms = prediction.event_time_ms
+        if (above := self._lane_of.get(prediction.stream)) is not None:
+            self.add_prediction(replace(prediction, stream=above), task)
 
     def add_outcome(self, outcome: Outcome, task: int) -> None:
         """Add an outcome."""
@@ -164,12 +177,22 @@ class LiveModel:
         tick_s = self._ticks.newest_s
         if known is not None and tick_s is not None and outcome.outcome == JOINED:
             known.joined.add(tick_s)
+        if (above := self._lane_of.get(outcome.stream)) is not None:
+            self.add_outcome(replace(outcome, stream=above), task)
 
     def add_metric(self, metric: Metric, task: int) -> None:
         """Add a metric."""
         known = self._add_output(metric.stream, task)
         if known is not None:
             known.add_metric(metric)
+        if (above := self._lane_of.get(metric.stream)) is not None:
+            self.add_metric(self._sum(above, metric.learner), task)
+
+    def _sum(self, stream: str, learner: str) -> Metric:
+        """Return the metric of a learner over all lanes of a stream, one of which has just got a metric."""
+        lanes = (self._streams[name].learners for name in self._lanes.names[stream] if name in self._streams)
+        newest = [learners[learner] for learners in lanes if learner in learners]
+        return sum_of_lanes(stream, newest, self._lanes.prevalence_fading)
 
     def add_dead_letter(self, stream: str, reason: str, task: int) -> None:
         """Add a dead letter; `stream` is what its key says."""
@@ -177,6 +200,8 @@ class LiveModel:
             known = self._add_output(stream, task)
             if known is not None:
                 known.dead_letters += 1
+            if (above := self._lane_of.get(stream)) is not None:
+                self.add_dead_letter(above, reason, task)
         elif reason in self._unassigned or len(self._unassigned) < MAX_REASONS:
             self._unassigned[reason] += 1
 
@@ -201,8 +226,9 @@ class LiveModel:
         return (0, 0) if commit is None else (commit.examples_end, commit.labels_end)
 
     def is_stopped(self, stream: str) -> bool:
-        """Say whether the breaker has stopped a stream."""
-        return any(stream in commit.stops for commit in self._commits.values())
+        """Say whether the breaker has stopped a stream, or a lane of the stream."""
+        names = {stream, *self._lanes.names.get(stream, ())}
+        return any(not names.isdisjoint(commit.stops) for commit in self._commits.values())
 
     def figures(self, problems: Iterable[str] = ()) -> LiveFigures:
         """Return all figures as of the newest tick; `problems` are lines about what cannot be read."""
@@ -221,20 +247,27 @@ class LiveModel:
 
     def _figures(self, name: str) -> StreamFigures:
         known, window = self._streams[name], self._ticks.window()
-        champion = next((metric for metric in known.learners.values() if metric.champion), None)
+        lanes = [self._streams[lane] for lane in self._lanes.names.get(name, ()) if lane in self._streams]
+        drifted = self._farthest(lanes or [known])
         return StreamFigures(
             stream=name,
-            task=known.task,
+            task=None if lanes else known.task,
             learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.champion)),
             labelled_per_s=None if window is None else known.joined.per_second(window),
-            lag_ms=self._lag_ms(known),
+            lag_ms=max((lag for lane in lanes or [known] if (lag := self._lag_ms(lane)) is not None), default=None),
             dead_letters=known.dead_letters,
             dead_letters_are_all=not self._has_older_dead_letters,
             example_ms=None if known.newest_example is None else known.newest_example.time_ms,
             predicted_ms=known.predicted_ms,
-            drift=None if champion is None else self._drift.read(champion),
-            largest_feature_column=None if champion is None else self._drift.column(champion),
+            drift=None if drifted is None else self._drift.read(drifted),
+            largest_feature_column=None if drifted is None else self._drift.column(drifted),
+            lane_of=self._lane_of.get(name),
         )
+
+    def _farthest(self, streams: Iterable[_Stream]) -> Metric | None:
+        """Return the champion's newest metric of the stream, or of the lane that is farthest from its reference."""
+        champions = [metric for known in streams for metric in known.learners.values() if metric.champion]
+        return max(champions, key=lambda metric: metric.largest_feature_psi or 0.0, default=None)
 
     def _lag_ms(self, known: _Stream) -> int | None:
         """Return the lag of a stream in event time; see the glossary."""

@@ -9,6 +9,7 @@ from stream_app.config import Config
 from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.monitor.drift import DriftReader
 from stream_app.monitor.figures import LiveFigures
+from stream_app.monitor.lanes import Lanes
 from stream_app.monitor.model import LiveModel
 from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import RawRecords
@@ -80,7 +81,8 @@ class Watcher:
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
         self._tails = tails
         drift = DriftReader(config.task_settings().streams)
-        self.model = LiveModel(config.streams, drift=drift) if model is None else model
+        known = LiveModel(config.record_streams, drift=drift, lanes=Lanes.of(config))
+        self.model = known if model is None else model
         found = cluster.topics(self._kinds)
         missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
         if missing:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
+from stream_app.key_partition import partition_of
 from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.imported_learner import load_import
 from stream_app.pipeline.leftovers import Leftovers, close
@@ -42,7 +43,6 @@ from stream_app.progress_records import (
 from stream_app.record_columns import RawRecords
 from stream_app.records import Cause, Kind, Reason, Side
 from stream_app.serialization.decode import DecodeLimits
-from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns, loading, named

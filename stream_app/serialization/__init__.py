@@ -5,9 +5,9 @@ Numba. `avro` has the schemas and the checks of bytes that they share, `layout` 
 tables of stream names. `json_value` reads one value in JSON and `json_text` writes one; `json_batch` makes Avro of a
 batch, `json_rows` writes outputs. `resolution` makes our values of other writers' (`conversions`, `avro_skip`), and
 `writer_batch` of a batch. `wire_format` has the headers that name the schemas of values, `registered_schemas` what a
-registry has. `dead_letter` reads and writes the dead letters, `left_out` what they omit. `key_partition` has murmur2.
+registry has. `dead_letter` reads and writes the dead letters, `left_out` what they omit.
 
 May import `jit` and `config`. Public: `avro`, `codec`, `dead_letter`, `decode`, `encode`, `erased_ids`,
-`json_value`, `key_partition`, `label_causes`, `left_out`, `names`, `one_value`, `public_types`, `registered_schemas`,
+`json_value`, `label_causes`, `left_out`, `names`, `one_value`, `public_types`, `registered_schemas`,
 `resolution`, `wire_format`, `writer_schema`.
 """

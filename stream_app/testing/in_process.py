@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from stream_app.admin.marks import erase
+from stream_app.admin.marks import erase, ids_by_name
 from stream_app.admin.models import Application
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
@@ -83,7 +83,7 @@ class InProcess:
         """Send an example.
 
         Args:
-            stream: Its stream.
+            stream: Its stream; if it has lanes, the id decides the lane.
             id_: Its id within the stream, 1 to 64 bytes.
             features: Its numbers, as many as in every example of the stream; or, if the stream has columns, its values
                 by column, where None is a missing value.
@@ -92,12 +92,12 @@ class InProcess:
         Raises:
             ValueError: The id or a feature cannot be sent as it stands; the message names the value.
         """
+        name = self.config.name_of(stream, id_)
         if isinstance(features, Mapping):
-            example = Example(stream, id_, values=features)
+            value = encode(Example(name, id_, values=features), self._wire_format)
         else:
-            example = Example(stream, id_, features)
-        value = encode(example, self._wire_format)
-        self._send(self.config.topics.examples, stream, value, time_ms)
+            value = encode(Example(name, id_, features), self._wire_format)
+        self._send(self.config.topics.examples, name, value, time_ms)
 
     def send_label(self, stream: str, id_: str, label: int, time_ms: int | None = None, revision: int = 0) -> None:
         """Send the class, 0 or 1, of the example with this id.
@@ -112,19 +112,22 @@ class InProcess:
         Raises:
             ValueError: The id or the label cannot be sent as it stands, such as a label of 0.98.
         """
-        value = encode(Label(stream, id_, label, revision), self._wire_format)
-        self._send(self.config.topics.labels, stream, value, time_ms)
+        name = self.config.name_of(stream, id_)
+        value = encode(Label(name, id_, label, revision), self._wire_format)
+        self._send(self.config.topics.labels, name, value, time_ms)
 
     def end_stream(self, stream: str) -> None:
         """Close the pending examples of a stream and publish its metrics: send a pair of `advance` marks."""
-        mark = encode(Mark(stream, MarkKind.ADVANCE, time_ms=self._time_ms), self._wire_format)
-        for topic in (self.config.topics.examples, self.config.topics.labels):
-            self._send(topic, stream, mark, self._time_ms)
+        for name in self.config.names_of(stream):
+            mark = encode(Mark(name, MarkKind.ADVANCE, time_ms=self._time_ms), self._wire_format)
+            for topic in (self.config.topics.examples, self.config.topics.labels):
+                self._send(topic, name, mark, self._time_ms)
 
     def resume(self, stream: str) -> None:
         """Let a stream continue that the breaker has stopped: send a `resume` mark, as `areba resume` does."""
-        mark = encode(Mark(stream, MarkKind.RESUME), self._wire_format)
-        self._send(self.config.topics.examples, stream, mark, self._time_ms)
+        for name in self.config.names_of(stream):
+            mark = encode(Mark(name, MarkKind.RESUME), self._wire_format)
+            self._send(self.config.topics.examples, name, mark, self._time_ms)
 
     def erase(self, stream: str, ids: Sequence[str]) -> None:
         """Erase examples from what the application keeps, as `areba erase` does; call `run` afterwards.
@@ -134,7 +137,8 @@ class InProcess:
             StateError: The breaker has stopped the stream.
         """
         application = Application(self.config, self._cluster, self._clock, partial(EmbeddedTransaction, self._broker))
-        erase(application, EmbeddedSender(self._broker), stream, ids, 0)
+        for name, own in ids_by_name(self.config, stream, ids).items():
+            erase(application, EmbeddedSender(self._broker), name, own, 0)
 
     def run(self) -> None:
         """Let the worker process everything that was sent.

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from stream_app.config import StreamSettings, TaskSettings, threshold_of
 from stream_app.join.constants import MAX_EVICTIONS
+from stream_app.key_partition import partition_of
 from stream_app.records import Cause, Example, Header, Label, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import cut_digests
-from stream_app.serialization.key_partition import partition_of
 from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of
 from stream_app.verify.reference_drift import StreamDrift

@@ -34,6 +34,10 @@ SAVE_TIMEOUT_S = 10.0
 SNAPSHOT_SLICE_S = 0.005
 """The time in which all tasks together draft streams for snapshots in a round: new records wait no longer than that."""
 
+_PAUSE_SHARE = 0.25
+"""Least pause after a round that is not full, as a part of the time that it took. A transaction of many tasks can take
+longer than `commit_interval_ms`: without a pause, the brokers would be busy with it all the time."""
+
 FULL_RECORDS = 10_000
 """A round that takes this many records is full, even if no batch of a task is: to compute it takes some 50 ms."""
 
@@ -86,7 +90,8 @@ class Rounds:
         cuts: How many batches took fewer records than were there, because their outputs could have become too large.
         is_starved: Whether no live task can continue without new records.
         due_s: When the next round is due, by the monotonic clock: after a full round at once, or when records have
-            gathered while its transaction is running; otherwise when they have gathered for `commit_interval_ms`.
+            gathered while its transaction is running; otherwise `commit_interval_ms` after the last round began, or
+            later if that round took long.
         is_full: Whether a batch of the last round took as many records as it could, or all of them `FULL_RECORDS`.
     """
 
@@ -127,6 +132,7 @@ class Rounds:
                 meanwhile; until then, nothing but a poll may happen before `finish`.
         """
         self.is_full = False
+        began_s = self._ports.clock.monotonic_s()
         computed = self._compute()  # while the transaction of the round before is running, if it is
         is_running, computed_s = self._started is not None, self._ports.clock.monotonic_s()
         self.finish()
@@ -142,13 +148,14 @@ class Rounds:
             self._started = self._start(parts, overlaps=may_overlap)
             if not may_overlap:
                 self.finish()
-        self.due_s = self._ports.clock.monotonic_s() + self._wait_s()
+        self.due_s = self._due_after(began_s)
 
-    def _wait_s(self) -> float:
-        """Return how long records gather before the next round."""
-        if not self.is_full:
-            return self._interval_s
-        return self._gathering.seconds if self._started is not None else 0.0
+    def _due_after(self, began_s: float) -> float:
+        """Return when the next round is due, after the round that began at a time and ends now."""
+        now_s = self._ports.clock.monotonic_s()
+        if self.is_full:
+            return now_s + (self._gathering.seconds if self._started is not None else 0.0)
+        return max(began_s + self._interval_s, now_s + _PAUSE_SHARE * (now_s - began_s))
 
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
         """Compute the next batch of every live task that has records."""

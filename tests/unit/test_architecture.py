@@ -18,6 +18,8 @@ OPEN_TO_ALL = frozenset(
         "progress_records",
         "records",
         "record_columns",
+        "key_partition",
+        "lanes",
         "errors",
         "terminal",
         "log_lines",
@@ -41,6 +43,8 @@ PURE = frozenset(
         "progress_records",
         "records",
         "record_columns",
+        "key_partition",
+        "lanes",
         "errors",
         "task_state",
     }

@@ -205,7 +205,7 @@ class _Resend:
         if (
             dead_letter.reason == Reason.UNKNOWN_STREAM.text
             and config.unknown_streams != "model"
-            and record.stream not in config.streams
+            and record.stream not in config.record_streams
         ):
             return f"stream {printable(record.stream)} is still not configured"
         return None

@@ -37,14 +37,17 @@ from stream_app.terminal import say
     metavar="STREAM:NUMBER",
     help="Mark a known drift after so many examples of a stream, as drift_at of areba-replay; repeatable.",
 )
-def dashboard(path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], drifts: tuple[str, ...]) -> None:
+@click.option("--lanes", is_flag=True, help="Show each lane of streams with lanes, too.")
+def dashboard(
+    path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], drifts: tuple[str, ...], *, lanes: bool
+) -> None:
     """Show the application live in a browser.
 
     The page has G-mean, recall, specificity, precision and ROC AUC of each learner along event time with the changes
-    that were flagged, class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. The
-    command reads only the topics, with the history that the metrics topic still holds; it contacts no worker and writes
-    nothing. The page has no password: if you set --host, put it behind a proxy that asks for a password. The command
-    needs the extra `dashboard`. Ctrl-C ends it.
+    that were flagged, class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. A stream
+    with lanes has the sums of its lanes. The command reads only the topics, with the history that the metrics topic
+    still holds; it contacts no worker and writes nothing. The page has no password: if you set --host, put it behind a
+    proxy that asks for a password. The command needs the extra `dashboard`. Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist, no broker answers, or the port is in use.
 
@@ -68,7 +71,7 @@ def dashboard(path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], 
     known = parse_drifts(drifts)
     config = load_with_schemas(path)
     with without_client_log(), closing(listen(host, port)) as listening:
-        feed = Feed(connect(config), config, SystemClock(), known)
+        feed = Feed(connect(config), config, SystemClock(), known, lanes=lanes)
         reading = threading.Thread(target=feed.run, name="feed", daemon=True)
         reading.start()
         shown = f"[{host}]" if ":" in host else host

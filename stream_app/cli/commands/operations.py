@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION
 from stream_app.terminal import say
+
+if TYPE_CHECKING:
+    from stream_app.config import Config
 
 
 @click.command()
@@ -33,8 +36,8 @@ def resume(stream: str, path: Path) -> None:
 
     application = open_checked(path)
     with closing(open_sender(application.config)) as sender:
-        for place, offset, reason in write_marks(application, sender, stream):
-            say(f"{place.topic}[{place.partition}] offset {offset}: {stream} continues; it was stopped: {reason}")
+        for place, name, offset, reason in write_marks(application, sender, stream):
+            say(f"{place.topic}[{place.partition}] offset {offset}: {name} continues; it was stopped: {reason}")
 
 
 @click.command()
@@ -50,12 +53,13 @@ def resume(stream: str, path: Path) -> None:
 def promote(stream: str, learner: str | None, threshold: str | None, path: Path, partition: int | None) -> None:
     """Make LEARNER the champion of STREAM, or change its threshold.
 
-    The command writes a mark after the last example of the stream's partition, with that example's timestamp. The
-    mark takes effect at exactly this place, at once and regardless of event time. LEARNER predicts the examples after
-    the mark, or the threshold decides their classes. Examples before the mark keep their champion, also in their
-    outcomes, and their class. The mark is part of the input, so a restored task meets it at the same record. A promoted
-    threshold holds until the next one, or until the threshold in the file changes. The command prints the mark's
-    offset. The exit status is 2 if there is no such stream or learner, or if the stream cannot have the threshold.
+    The command writes a mark after the last example of the stream's partition, with that example's timestamp; a stream
+    with lanes gets a mark in each lane. The mark takes effect at exactly this place, at once and regardless of event
+    time. LEARNER predicts the examples after the mark, or the threshold decides their classes. Examples before the mark
+    keep their champion, also in their outcomes, and their class. The mark is part of the input, so a restored task
+    meets it at the same record. A promoted threshold holds until the next one, or until the threshold in the file
+    changes. The command prints the mark's offset. The exit status is 2 if there is no such stream or learner, or if the
+    stream cannot have the threshold.
 
     \b
     Examples:
@@ -69,14 +73,21 @@ def promote(stream: str, learner: str | None, threshold: str | None, path: Path,
     if (learner is None) == (threshold is None):
         raise click.UsageError("Say either LEARNER or --threshold.")
     application = open_checked(path)
+    _refuse_partition_of_lanes(application.config, stream, partition)
     with closing(open_sender(application.config)) as sender:
-        if threshold is not None:
-            place, offset, decides = marks.decide(application, sender, stream, threshold, partition)
-            what = f"the threshold of {stream} is {decides}"
-        else:
-            place, offset = marks.promote(application, sender, stream, learner or "", partition)
-            what = f"{learner} is the champion of {stream}"
-    say(f"{place.topic}[{place.partition}] offset {offset}: {what} from here on")
+        for name in application.config.names_of(stream):
+            if threshold is not None:
+                place, offset, decides = marks.decide(application, sender, name, threshold, partition)
+                what = f"the threshold of {name} is {decides}"
+            else:
+                place, offset = marks.promote(application, sender, name, learner or "", partition)
+                what = f"{learner} is the champion of {name}"
+            say(f"{place.topic}[{place.partition}] offset {offset}: {what} from here on")
+
+
+def _refuse_partition_of_lanes(config: "Config", stream: str, partition: int | None) -> None:
+    if partition is not None and len(config.names_of(stream)) > 1:
+        raise click.UsageError(f"--partition: {stream} has lanes in several partitions; name a lane as STREAM.")
 
 
 @click.command()
@@ -107,18 +118,22 @@ def erase(stream: str, path: Path, ids: Sequence[str], file: TextIO | None, part
       areba erase pumps --ids ids.txt -c my.yaml
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.marks import erase as write_marks  # noqa: PLC0415  (see run)
+    from stream_app.admin.marks import ids_by_name  # noqa: PLC0415
     from stream_app.cli.clients import open_sender  # noqa: PLC0415
     from stream_app.cli.topic_setup import open_checked  # noqa: PLC0415
 
     every = [*ids, *(line for each in file or () if (line := each.rstrip("\r\n")))]
     application = open_checked(path)
-    with closing(open_sender(application.config)) as sender:
-        place, offsets = write_marks(application, sender, stream, every, partition)
-    where = f"{place.topic}[{place.partition}] offsets {offsets[0]} to {offsets[-1]}"
-    say(f"{where}: marks for {len(every):,} ids of {stream}")
+    _refuse_partition_of_lanes(application.config, stream, partition)
+    for name, own_ids in ids_by_name(application.config, stream, every).items():
+        with closing(open_sender(application.config)) as sender:
+            place, offsets = write_marks(application, sender, name, own_ids, partition)
+        where = f"{place.topic}[{place.partition}] offsets {offsets[0]} to {offsets[-1]}"
+        say(f"{where}: marks for {len(own_ids):,} ids of {name}")
     say("the event `erased` in the log of its worker says how many of them the task had")
     settings = application.config.task_settings()
-    own = [name for name, learner in settings.of_stream(stream).learners.items() if ":" in learner.method]
+    name = application.config.names_of(stream)[0]
+    own = [name for name, learner in settings.of_stream(name).learners.items() if ":" in learner.method]
     if own:
         say(f"what your own classes keep is not erased: {', '.join(own)}")
     say("delete exported models and checkpoints of areba verify that were written before, and write them again")
@@ -133,7 +148,8 @@ def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
     """Delete the state of STREAM, so that it starts again.
 
     The stream loses its number of features, its models and its open examples. Use the command if the first example of a
-    stream had the wrong number of features. Stop all workers first; otherwise the exit status is 3.
+    stream had the wrong number of features. Stop all workers first; otherwise the exit status is 3. Of a stream with
+    lanes, all lanes start again that have begun.
 
     \b
     Examples:

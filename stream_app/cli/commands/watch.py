@@ -15,6 +15,7 @@ from stream_app.errors import ConfigurationError
 from stream_app.terminal import Terminal, say
 
 if TYPE_CHECKING:
+    from stream_app.config import Config
     from stream_app.monitor.figures import LiveFigures
     from stream_app.monitor.watcher import Watcher
 
@@ -31,6 +32,7 @@ _NEWEST = 10
 @click.command()
 @CONFIG_OPTION
 @_STREAM_OPTION
+@click.option("--lanes", is_flag=True, help="Show each lane of streams with lanes, too.")
 @click.option("--once", is_flag=True, help="Print the figures once and exit.")
 @JSON_LINES_OPTION
 @click.option(
@@ -42,14 +44,15 @@ _NEWEST = 10
     show_default=True,
     help="Time between two updates; with --once, the time over which rates are measured.",
 )
-def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, as_json: bool) -> None:
+def watch(path: Path, streams: Sequence[str], interval_s: float, *, lanes: bool, once: bool, as_json: bool) -> None:
     """Show how well each learner of each stream is doing, live.
 
     The table has G-mean, recall and precision from the newest metric, labelled examples learned per second, the lag in
     seconds of event time, the examples that wait for their label, dead letters, and flagged changes; --json has all
     figures, such as ROC AUC. The command reads only the topics and contacts no worker, so any number of people may
     watch. Lines below the table name tasks that have stopped, topics that cannot be read, streams that have
-    drifted without labels, and streams that the table leaves out. Ctrl-C ends it.
+    drifted without labels, and streams that the table leaves out. A stream with lanes has the sums of its lanes.
+    Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist or no broker answers.
 
@@ -71,12 +74,14 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
         if once:
             time.sleep(interval_s)
             watcher.update()
-            _printer(config.application.id, as_json=as_json)(watcher.figures().only(streams))
+            _printer(config.application.id, as_json=as_json)(watcher.figures().only(streams, lanes=lanes))
         else:
-            _follow(watcher, config.application.id, streams, interval_s, as_json=as_json)
+            _follow(watcher, config.application.id, streams, interval_s, lanes=lanes, as_json=as_json)
 
 
-def _follow(watcher: "Watcher", title: str, streams: Sequence[str], interval_s: float, *, as_json: bool) -> None:
+def _follow(
+    watcher: "Watcher", title: str, streams: Sequence[str], interval_s: float, *, lanes: bool, as_json: bool
+) -> None:
     """Show the figures repeatedly."""
     from rich.live import Live  # noqa: PLC0415  (only this command needs it)
 
@@ -86,12 +91,13 @@ def _follow(watcher: "Watcher", title: str, streams: Sequence[str], interval_s: 
     if as_json or not terminal.is_terminal:
         show = _printer(title, as_json=as_json)
         while True:
-            show(watcher.figures().only(streams))
+            show(watcher.figures().only(streams, lanes=lanes))
             time.sleep(interval_s)
             watcher.update()
     with Live(console=terminal, auto_refresh=False) as live:
         while True:
-            live.update(figures_table(watcher.figures().only(streams), title, terminal.height), refresh=True)
+            shown = watcher.figures().only(streams, lanes=lanes)
+            live.update(figures_table(shown, title, terminal.height), refresh=True)
             time.sleep(interval_s)
             watcher.update()
 
@@ -147,7 +153,8 @@ def tail(
     TOPIC is examples, labels, predictions, outcomes, metrics, dead-letters or progress, or the full name of one of
     these topics. A document has the place of the record (topic, partition, offset), its timestamp, its key, its type
     and its decoded value; for a dead letter also the reason, its origin and its event time. A value that cannot be
-    decoded is printed in base64, with the problem. Records of one partition are printed in order.
+    decoded is printed in base64, with the problem. Records of one partition are printed in order. A stream with lanes
+    stands for its lanes, and with --id for the lane of the id.
 
     The exit status is 0, also after Ctrl-C; 2 if there is no such topic or no broker answers; 4 if brokers stop
     answering.
@@ -180,10 +187,11 @@ def tail(
     wire_format = format_of(config.serialization)
     cluster = connect(config)
     own: frozenset[int] = frozenset()
+    names = _record_names(config, streams, id_)
     if id_ is not None and streams:
         count = partitions_of(cluster, config.topics)
-        own = frozenset(partition_of(stream.encode(), count) for stream in streams)
-    wanted = Wanted(frozenset(streams), since_ms, limit, id_, wire_format, own)
+        own = frozenset(partition_of(name.encode(), count) for name in names)
+    wanted = Wanted(names, since_ms, limit, id_, wire_format, own)
     with suppress(KeyboardInterrupt):
         found, ends = newest(cluster, name, wanted, _search_reporter(name) if id_ is not None else lambda *_: None)
         count = 0
@@ -196,6 +204,13 @@ def tail(
         if follow:
             for one in arriving(cluster, ends, wanted, lambda line: say(line, err=True)):
                 say(json.dumps(document(one, wire_format)))
+
+
+def _record_names(config: "Config", streams: Sequence[str], id_: str | None) -> frozenset[str]:
+    """Return what the wanted records name as their stream: lanes of a stream, or the lane of the id."""
+    if id_ is not None:
+        return frozenset(config.name_of(stream, id_) for stream in streams)
+    return frozenset(name for stream in streams for name in config.names_of(stream))
 
 
 def _search_reporter(topic: str) -> "Callable[[int, int], None]":

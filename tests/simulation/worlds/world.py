@@ -678,7 +678,7 @@ class World:
                 if not self._is_stopped(stream):
                     self.stopped.discard(stream)
                 return
-            for place, offset, _ in found:
+            for place, _, offset, _ in found:
                 self.say(f"the operator resumes stream {stream}: {place.topic}[{place.partition}] offset {offset}")
         self.stopped.discard(stream)
 

@@ -11,8 +11,10 @@ from click.testing import CliRunner
 from stream_app.admin.models import Application, rebuild
 from stream_app.admin.reset import reset
 from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.partitioner import partition_of
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError
+from stream_app.lanes import lane_names
 from stream_app.live.buffers import NO_RECORDS
 from stream_app.pipeline.task import Task
 from stream_app.progress_records import RESET, Act
@@ -22,7 +24,7 @@ from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.support.world import MAX_POLL_INTERVAL_S, World, make_config, started, take_turns
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, make_config, started, take_turns
 
 RIGHT = 3
 """Features of the examples that are right; the first one has 1."""
@@ -212,3 +214,26 @@ def test_a_refused_reset_writes_nothing_and_says_why() -> None:
     task = Task(0, world.config.task_settings(), ("examples", "labels"))
     task.apply(Act(1, RESET, "0", "s0"))
     assert len(task.step(NO_RECORDS, NO_RECORDS).topics["outcomes"]) == 0
+
+
+def test_all_lanes_of_a_stream_start_again() -> None:
+    """A lane that keeps the wrong number of features would refuse its part of the examples for ever."""
+    world = World(make_config(streams={"s0": {"lanes": 3}, "s1": {"lanes": 2}}))
+    begun = lane_names("s0", 3)[:2]
+    homes = {name: partition_of(name.encode(), PARTITIONS) for name in begun}
+    for name, home in homes.items():
+        world.put("examples", home, name.encode(), codec.encode(Example(name, "1", [1.0])), 100)
+    member = started(world.worker())
+    ends = Counter(homes.values())
+    wanted = {number: (ends[number], 0) for number in range(PARTITIONS)}
+    take_turns(member, until=lambda: {task.number: task.offsets for task in member.tasks} == wanted)
+    _kill(world)
+    lines = list(reset(_application(world), "s0", None))
+    assert [line for line in lines if "starts again" in line] == [
+        f"stream {name!r} of task {home} (1 features) starts again" for name, home in homes.items()
+    ]
+    assert len(ends) == 1, "both lanes are in one task"
+    task = rebuild(_application(world), homes[begun[0]], None).task
+    assert [task.stream(name).features for name in begun] == [0, 0]
+    with pytest.raises(ConfigurationError, match=r"has no stream 's1\.1of2"):
+        list(reset(_application(world), "s1", None))

@@ -96,6 +96,15 @@ def test_a_sound_application_passes_all_checks(cluster: _Cluster) -> None:
     assert _found(cluster, Level.OK) == CHECKS
 
 
+@pytest.mark.parametrize(("lanes", "level"), [(2, Level.OK), (3, Level.OK), (7, Level.WARNING)])
+def test_lanes_that_lie_unevenly_are_named(cluster: _Cluster, lanes: int, level: Level) -> None:
+    """Otherwise somebody starts eight workers for eight lanes, and three of them have nothing to do."""
+    config = Config.model_validate({**CONFIG.model_dump(), "streams": {"clicks": {"lanes": lanes}, "pumps": {}}})
+    (found,) = [result for result in preflight(config, cluster, _fine, _fine) if result.check == "lanes"]
+    assert found.level is level
+    assert found.text.startswith(f"the {lanes} lanes of clicks are in 2 of 2 partitions")
+
+
 def test_no_broker(cluster: _Cluster) -> None:
     """Everything else would only repeat that no broker answers, except what concerns this machine."""
     cluster.brokers = 0

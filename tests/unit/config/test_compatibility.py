@@ -152,6 +152,23 @@ class TestChanges:
         assert not follows.kept
         assert not other.kept
 
+    @pytest.mark.parametrize(("before", "after"), [("lanes: 8", "lanes: 16"), ("lanes: 8", ""), ("", "lanes: 2")])
+    def test_the_number_of_lanes_is_fixed(self, tmp_path: Path, before: str, after: str) -> None:
+        """Labels would go to other lanes than the examples that wait for them, and nobody would notice."""
+        old, new = (f"streams: {{clicks: {{{lanes}}}, pumps: {{}}}}" for lanes in (before, after))
+        found = self.between(tmp_path, old, new)
+        (line,) = found.refused
+        one, two = ((text or "lanes: none").removeprefix("lanes: ") for text in (before, after))
+        assert line.startswith(f"streams.clicks.lanes: {one} -> {two} cannot be: labels would go to other lanes")
+        assert not found.taken_over
+
+    def test_a_stream_with_lanes_comes_and_goes_as_one(self, tmp_path: Path) -> None:
+        """Eight lines about names that no file has would hide the others."""
+        lanes = "streams: {clicks: {lanes: 8}}"
+        assert self.between(tmp_path, "", lanes) == Changes(("streams.clicks: is new",), ())
+        (line,) = self.between(tmp_path, lanes, "").refused
+        assert line.startswith("streams.clicks: was removed: ")
+
     def test_all_at_once(self, tmp_path: Path) -> None:
         """All refused settings are reported together, one line each."""
         found = self.between(tmp_path, "", "limits: {max_features: 4}\nmetrics: {fading_factors: [1]}")

@@ -10,9 +10,11 @@ from stream_app.config import (
     Config,
     LearnerSettings,
     load,
+    read_threshold,
 )
 from stream_app.config.messages import bare_type
 from stream_app.errors import ConfigurationError
+from stream_app.lanes import lane_names, lane_of
 from tests.unit.config.support import EXAMPLE, faults, read
 
 
@@ -59,6 +61,22 @@ class TestFile:
         assert mnist.learners["second"].hidden == (512, 512)
         assert list(task.default_stream.learners) == ["first", "second"]
         assert task.default_stream.learners["first"] == LearnerSettings(method="areba", budget=40)
+
+    def test_lanes_are_streams_with_the_same_settings(self, tmp_path: Path) -> None:
+        """The worker knows nothing of lanes: each is a stream like any other, and what is promised of streams holds."""
+        config = read(tmp_path, "streams: {clicks: {features: 30, lanes: 8, learning_rate: 0.1}, pumps: {features: 3}}")
+        task = config.task_settings()
+        assert list(task.streams) == [*lane_names("clicks", 8), "pumps"] == list(config.record_streams)
+        own = {name: settings for name, settings in task.streams.items() if name != "pumps"}
+        first = own[lane_names("clicks", 8)[0]]
+        assert all(settings == first for settings in own.values())
+        assert (first.features, first.learners["areba"].learning_rate) == (30, 0.1)
+        assert config.names_of("clicks") == lane_names("clicks", 8)
+        assert (config.names_of("pumps"), config.names_of("other")) == (("pumps",), ("other",))
+        assert config.name_of("clicks", "4711") == lane_of("clicks", 8, "4711")
+        assert config.name_of("pumps", "4711") == "pumps"
+        threshold = read_threshold("probability: 0.3", lane_names("clicks", 8)[0], config)
+        assert threshold.value == 0.3
 
     def test_names_are_made_of_the_settings(self, tmp_path: Path) -> None:
         """Fencing, the group and the topics depend on these names."""

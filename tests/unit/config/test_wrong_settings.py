@@ -8,6 +8,7 @@ from stream_app.config import (
     REFUSED_SETTINGS,
     Config,
 )
+from stream_app.lanes import lane_names
 from tests.unit.config.support import faults, read
 
 
@@ -143,6 +144,30 @@ streams:
             "areba.yaml:1: learners.a b: must match ^[a-zA-Z0-9._-]{1,64}$, is 'a b'",
             f"areba.yaml:3: streams.'': {about}",
             f"areba.yaml:4: streams.'a\\nb': {about}",
+        ]
+
+    def test_lanes_that_cannot_be(self, tmp_path: Path) -> None:
+        """Two models under one name would mix, and a name that is too long could not be sent."""
+        (taken,) = [name for name in lane_names("clicks", 2) if ".0of2." in name]
+        text = f"""\
+streams:
+  clicks: {{lanes: 2}}
+  {taken}: {{}}
+  {"n" * 245}: {{lanes: 8}}
+  a: {{lanes: 1}}
+  b: {{lanes: 65}}
+"""
+        assert faults(tmp_path, text) == [
+            f"areba.yaml:2: streams.clicks.lanes: one of its lanes is '{taken}', which is also a configured stream",
+            (
+                f"areba.yaml:4: streams.{'n' * 245}.lanes: the names of its lanes have up to 252 bytes; "
+                "at most 249 are allowed"
+            ),
+            "areba.yaml:5: streams.a.lanes: must be at least 2, is 1",
+            "areba.yaml:6: streams.b.lanes: must be at most 64, is 65",
+        ]
+        assert faults(tmp_path, "streams: {a: {lanes: 64}, b: {lanes: 64}}") == [
+            "areba.yaml: limits.max_streams_per_task: must allow the 128 configured streams, is 100"
         ]
 
     def test_how_many(self, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_app.errors import ConfigurationError, DeliveryError
+from stream_app.lanes import lane_names, lane_of
 from stream_app.producers.datasets.base import DataSet
 from stream_app.producers.events import Sent, events, id_prefix
 from stream_app.producers.faults import Faults
@@ -83,6 +84,40 @@ def test_a_stream_ends_with_a_pair_of_marks() -> None:
             assert record.timestamp_ms == end_ms
             assert decoded(record) == Mark(name.decode(), MarkKind.ADVANCE, time_ms=end_ms)
         assert not any(isinstance(decoded(record), Mark) for record in mine[:-2])
+
+
+def test_lanes_get_the_records_of_their_ids() -> None:
+    """A label in another lane than its example never meets it; a lane without marks never closes its examples."""
+    plain, lanes = (plan_of(stream_plan(faults=ALL_FAULTS, lanes=number)) for number in (None, 4))
+    sent, records = list(events(plain)), list(events(lanes))
+    names = lane_names("sine", 4)
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        one = decoded(record)
+        assert record.key.decode() in names
+        if one is not None:
+            assert one.stream == record.key.decode()
+        if isinstance(one, Example | Label):
+            found[one.id].add(one.stream)
+    assert found == {id_: {lane_of("sine", 4, id_)} for id_ in found}
+    assert {stream for streams in found.values() for stream in streams} == set(names)
+    ends = [(record.topic, one.stream) for record in records if isinstance(one := decoded(record), Mark)]
+    assert sorted(ends) == sorted((topic, name) for topic in ("examples", "labels") for name in names)
+    assert len(records) == len(sent) + 2 * 3, "the same records, and the marks of three further lanes"
+
+    def content(records: list[Sent]) -> Counter[object]:
+        data = [(record, decoded(record)) for record in records]
+        return Counter(
+            (record.topic, record.timestamp_ms, one.id, one.label if isinstance(one, Label) else one.features)
+            for record, one in data
+            if isinstance(one, Example | Label)
+        )
+
+    assert content(records) == content(sent)
+    manifest = replay(replace(lanes, start_ms=None), sender := ListSender(), sender.clock)
+    (stream,) = manifest.streams
+    assert (stream.stream, stream.lanes, stream.marks_per_topic) == ("sine", 4, 4)
+    assert manifest.records == len(sender.sent)
 
 
 def test_a_stream_of_which_nothing_is_left_still_ends() -> None:

@@ -22,7 +22,12 @@ def murmur2(data: bytes) -> int:
     return result ^ (result >> 15)
 
 
+def positive(hashed: int) -> int:
+    """Return a hash without its highest bit, which Java takes for the sign, as `Utils.toPositive` does."""
+    return hashed & 0x7FFFFFFF
+
+
 @lru_cache(maxsize=4_096)  # keys are names of streams: few, and often the same
 def partition_of(key: bytes, partitions: int) -> int:
     """Return the partition, of `partitions`, to which Java's default partitioner sends this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return positive(murmur2(key)) % partitions

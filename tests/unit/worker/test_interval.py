@@ -1,0 +1,52 @@
+"""When the next transaction begins: an interval after the last one began, and later if that took long."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from tests.support.world import PARTITIONS, World, make_config, started, take_turns
+
+INTERVAL_S = 0.1
+
+
+class _Timed(EmbeddedTransaction):
+    """A transaction whose commit takes a time; it writes down when each begins."""
+
+    def __init__(self, world: World, takes_s: float) -> None:
+        super().__init__(world.broker, "app-w")
+        self.begun_s: list[float] = []
+        self._clock, self._takes_s = world.clock, takes_s
+
+    def begin(self) -> None:
+        """Note the time."""
+        self.begun_s.append(self._clock.monotonic_s())
+        super().begin()
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: object) -> None:
+        """Take time."""
+        self._clock.advance(self._takes_s)
+        super().send_offsets(offsets, group)
+
+
+@pytest.mark.parametrize(("takes_s", "period_s"), [(0.0, 0.1), (0.06, 0.1), (0.08, 0.1), (0.4, 0.5), (2.0, 2.5)])
+def test_transactions_begin_an_interval_apart_or_leave_the_brokers_a_fifth_of_the_time(
+    takes_s: float, period_s: float
+) -> None:
+    """An interval that began at the end of a transaction made predictions wait for both, one after the other."""
+    world = World(make_config(worker={"commit_interval_ms": 1000 * INTERVAL_S, "max_batch_records": 1_000}))
+    transaction = _Timed(world, takes_s)
+    member = started(world.worker(transaction=transaction))
+    take_turns(member, until=lambda: len(member.tasks) == PARTITIONS)
+    first, sent = len(transaction.begun_s), 0
+    while len(transaction.begun_s) < first + 8:
+        world.send(1, first=sent)
+        sent += 1
+        world.clock.advance(INTERVAL_S / 100)
+        member.turn()
+    begun_s = transaction.begun_s[first + 2 :]
+    assert [after - before for before, after in pairwise(begun_s)] == pytest.approx(
+        [period_s] * (len(begun_s) - 1), abs=INTERVAL_S / 20
+    )
