@@ -132,7 +132,8 @@ def measure(protocol: str) -> Iterator[str]:
                 killed_s = time.time()
                 members["one"] = start("one")
                 found = members["one"].first(killed_s)
-                yield f"{protocol}: killed, has partitions again after {found and round(found, 2)} s"
+                after = f"after {found:.2f} s" if found is not None else f"not within {LIMIT_S:.0f} s"
+                yield f"{protocol}: killed, has partitions again {after}"
         with _two(start) as members:
             joined_s = time.time()
             members["three"] = start("three")

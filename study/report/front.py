@@ -94,14 +94,19 @@ def _drift(context: Context) -> list[str]:
             f"**After a drift, AREBA_20 reaches {RECOVERED_SHARE:.0%} of the G-mean that the best method had before"
             f" it**: {'; '.join(said)} (Sine, Circle and Sea with 1 % positive examples). A prior drift changes how"
             " frequent a class is, a likelihood drift where its examples lie, and a posterior drift which class a"
-            " region has."
+            " region has. Sums restart at the drift, so a part of these examples is the wait for the first example of"
+            " the rarer class: more than half of them after a prior or likelihood drift ([a classifier that never"
+            " errs](../faultless.md))."
         ),
         "",
         *context.figure(
             "after-drift",
             "Sine, 1 % positive, a drift at step 2,500",
             [panels],
-            note=f"dotted: {RECOVERED_SHARE:.0%} of the best G-mean before the drift",
+            note=(
+                f"dotted: {RECOVERED_SHARE:.0%} of the best G-mean before the drift;"
+                " sums restart at the drift, so each curve is 0 until both classes have come"
+            ),
         ),
     ]
 
@@ -115,7 +120,8 @@ def _real(context: Context) -> list[str]:
     total = sum(found.values())
     text = (
         f" of {total} claims of its text {found[Verdict.HOLDS]} hold here, {found[Verdict.FAILS]} fail, and"
-        f" {found[Verdict.UNDECIDED]} are undecided ([claims](statements.md))"
+        f" {found[Verdict.UNDECIDED]} are undecided ([claims](statements.md)); some that fail do so because of a choice"
+        " of the study ([other choices](../other_choices.md))"
         if total
         else ""
     )
