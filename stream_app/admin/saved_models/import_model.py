@@ -29,23 +29,28 @@ def import_model(
     """Let a learner continue from a file of `areba state export`; yield lines for people.
 
     The stream and the learner need not be those that the state was exported from. Without a `task`, the name of the
-    stream decides. A dry run only yields the lines.
+    stream decides. Of a stream with lanes, the learner of each lane continues from the file. A dry run only yields the
+    lines.
 
     Raises:
         ConfigurationError: The configuration has changed in a way that the application cannot take over.
-        StateError: Workers run, another command has started, or the state does not fit; nothing was written.
+        StateError: Workers run, another command has started, or the state does not fit; nothing was written. Of a
+            stream with lanes, some lanes may have got the model; the command can be run again.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    number = application.task_of(stream, task)
     saved = ModelFile.read(str(file))
-    with progress_writer(application, dry_run=dry_run) as writer:
-        writer.begin(number)
-        rehearsal = Rehearsal(application, number)
-        rehearsal.add_model(stream, learner, saved)
-        writer.write(number, rehearsal.acts)
-    yield from rehearsal.taken_over
     verb = "would continue" if dry_run else "continues"
-    yield f"{stream}/{learner} of task {number} {verb} from digest {digest_of(saved.state)}"
+    lines: list[str] = []
+    with progress_writer(application, dry_run=dry_run) as writer:
+        for name in application.config.names_of(stream):
+            number = application.task_of(name, task)
+            writer.begin(number)
+            rehearsal = Rehearsal(application, number)
+            rehearsal.add_model(name, learner, saved)
+            writer.write(number, rehearsal.acts)
+            lines += rehearsal.taken_over
+            lines.append(f"{name}/{learner} of task {number} {verb} from digest {digest_of(saved.state)}")
+    yield from lines
 
 
 class Rehearsal:

@@ -158,10 +158,10 @@ def import_command(
 ) -> None:
     """Let LEARNER continue from a FILE, or --all from a folder.
 
-    The application must be new, or all of its workers stopped. It may have another number of partitions. With --all,
-    each task gets its models in one transaction, and the command can be repeated after an interruption. The exit status
-    is 2 if the folder is no backup; 3 if workers are running or a model does not fit (with --all, the other models are
-    imported).
+    The application must be new, or all of its workers stopped. It may have another number of partitions. Of a stream
+    with lanes, LEARNER continues from the file in each lane. With --all, each task gets its models in one transaction,
+    and the command can be repeated after an interruption. The exit status is 2 if the folder is no backup; 3 if workers
+    are running or a model does not fit (with --all, the other models are imported).
 
     \b
     Examples:

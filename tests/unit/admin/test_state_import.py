@@ -9,16 +9,19 @@ import pytest
 from stream_app.admin.models import Application, rebuild
 from stream_app.admin.saved_models.export_models import export
 from stream_app.admin.saved_models.import_model import import_model
+from stream_app.backends.partitioner import partition_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
+from stream_app.lanes import lane_names
+from stream_app.pipeline.stream_state import without_seen
 from stream_app.pipeline.task import Task
 from stream_app.progress_records import IMPORT, Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.imported_state import ImportedModel
-from stream_app.snapshot.model_file import digest_of
+from stream_app.snapshot.model_file import ModelFile, digest_of
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.support.world import MAX_POLL_INTERVAL_S, World, all_at, make_config, started, take_turns
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, all_at, make_config, started, take_turns
 
 SAVED = {"learners": {"areba": {"method": "areba", "scaler": "standard"}, "baseline": {"method": "baseline"}}}
 
@@ -168,3 +171,18 @@ def test_a_damaged_act_is_refused(saved: Path) -> None:
     for number, each in enumerate(damaged):
         with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
             task.apply(Act(1 + number, IMPORT, "0", each))
+
+
+def test_all_lanes_continue_from_one_model(saved: Path) -> None:
+    """A stream that gets lanes would otherwise learn everything again, in each lane."""
+    config = make_config(**SAVED, streams={"clicks": {"features": 1, "lanes": 3}})
+    world = World(config)
+    lines = list(import_model(_application(world), saved, "clicks", "areba", None))
+    names = lane_names("clicks", 3)
+    homes = {name: partition_of(name.encode(), PARTITIONS) for name in names}
+    digest = lines[0].rpartition(" ")[2]
+    assert lines == [f"{name}/areba of task {homes[name]} continues from digest {digest}" for name in names]
+    wanted, file = digest_of(without_seen(ModelFile.read(str(saved)).state)), saved.with_name("again.safetensors")
+    for name in names:
+        export(_application(world), name, "areba", file, None, None)
+        assert digest_of(without_seen(ModelFile.read(str(file)).state)) == wanted
