@@ -184,11 +184,12 @@ def progress_bytes() -> int:
     return _BATCH + _RECORD + len(codec.encode(commit)) + _MARKER
 
 
-def _memory_bound_bytes() -> int:
-    """Return what the memory bound counts for a stream of 3 features with AREBA and the default limits."""
+def _memory_bound_bytes(app: Application) -> float:
+    """Return what the memory bound counts for a worker's streams of 3 features with AREBA, and their tables."""
     sections = {"learners": {"areba": {"method": "areba"}}, "streams": {"s": {"features": 3}}}
     config = Config.model_validate(sections)
-    return bound_of(config, config.task_settings(), MESSAGE_BYTES).streams
+    bound = bound_of(config, config.task_settings(), MESSAGE_BYTES)
+    return app.worker_streams * bound.streams + min(app.worker_streams * bound.rows, app.tasks * bound.pool)
 
 
 class Line(NamedTuple):
@@ -272,8 +273,8 @@ def _rebalance(app: Application) -> Iterable[Line]:
 def _sizes(app: Application) -> Iterable[Line]:
     replicas = TOPICS * app.partitions * REPLICAS
     yield Line("memory of a worker's streams", app.worker_streams * ALLOCATED, MEMORY, "B", "assumed", "none needed")
-    yield Line("memory bound of these streams", app.worker_streams * _memory_bound_bytes(), MEMORY, "B", "assumed",
-               "one pool for the tables of a task; until then, lower `join.max_...`")  # fmt: skip
+    yield Line("memory bound of these streams", _memory_bound_bytes(app), MEMORY, "B", "assumed",
+               "none needed")  # fmt: skip
     yield Line("replicas", replicas, BROKERS * REPLICAS_OF_BROKER, "", f"{BROKERS} brokers",
                "metrics and dead letters with fewer partitions")  # fmt: skip
 

@@ -150,6 +150,8 @@ class Cause(IntEnum):
         LARGE_LABEL: It alone is larger than the waiting labels of a stream may be.
         RESET: It waited in a stream that was reset.
         ERASED: It waited when an `erase` mark named its id.
+        POOL_EXAMPLE: Its example had been evicted, because the tables of the task had too many bytes.
+        POOL_LABEL: It waited, and the tables of the task had too many bytes.
     """
 
     NONE = 0
@@ -165,6 +167,8 @@ class Cause(IntEnum):
     LARGE_LABEL = 10
     RESET = 11
     ERASED = 12
+    POOL_EXAMPLE = 13
+    POOL_LABEL = 14
 
 
 REASONS = {reason.text: reason for reason in Reason}

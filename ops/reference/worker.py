@@ -32,9 +32,11 @@ REASONS: Mapping[Reason, str] = {
     Reason.CONFLICTING_EXAMPLE: "An example with this id is known and has other features.",
     Reason.CONFLICTING_LABEL: "A label with this id is known and has the other class.",
     Reason.LATE_LABEL: "The example of this label was closed before the label came. The message says how long "
-    "before, and which setting decided: `join.ttl_ms` or `join.max_pending_per_stream`.",
+    "before, and which setting decided: `join.ttl_ms`, `join.max_pending_per_stream` or "
+    "`join.max_table_bytes_per_task`.",
     Reason.ORPHAN_LABEL: "No example with the id of this label is known. The message says which bound ended the "
-    "label: `join.ttl_ms`, or `join.max_waiting_...` if too many labels waited. A closed example is known for "
+    "label: `join.ttl_ms`, `join.max_waiting_...` if too many labels waited, or `join.max_table_bytes_per_task`. A "
+    "closed example is known for "
     "`join.closed_ttl_ms`, at most `join.max_closed_per_stream` of them.",
     Reason.UNKNOWN_LEARNER: "A `promote` mark names a learner that the stream does not have.",
     Reason.UNKNOWN_COSTS: "A `decide` mark has the threshold `costs`, and the stream has no `costs`.",

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,9 @@ def _rehearse_changes(task: "Task", settings: TaskSettings, streams: Mapping[str
     )
     marks = [Mark(one.stream, MarkKind.ERASE, digests=id_digest(one.stream, one.id)) for one in pending]
     task.step(_raw(marks), _raw([]))
+    full = task.settings.join.model_copy(update={"max_table_bytes_per_task": 1})
+    task.apply_settings(task.settings.model_copy(update={"join": full}))
+    task.step(_raw([replace(one, id=f"{one.id}-") for one in pending]), _raw([]))
 
 
 def _with_another_learner(stream: StreamSettings) -> StreamSettings:

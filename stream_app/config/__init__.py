@@ -5,7 +5,7 @@ changes a result, `TaskSettings`, is stored in the progress topic, and `changes`
 take over. `memory_bound` computes the memory of a worker from them.
 
 May import `records` and `errors` only. Public: the names in `__all__`, and `column_settings`, `memory_bound`,
-`settings`, `task_settings`, `values`.
+`settings`, `table_bytes`, `task_settings`, `values`.
 """
 
 from stream_app.config.client_settings import REFUSED_SETTINGS

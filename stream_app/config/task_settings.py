@@ -141,6 +141,9 @@ class JoinSettings(Settings):
             (the headers of a dead letter); above it, the oldest becomes a dead letter.
         max_closed_per_stream: Most closed examples that are remembered, to detect duplicates and late labels; above it,
             the example that was closed first is forgotten.
+        max_table_bytes_per_task: Most bytes of what the join holds for all streams of a task together: pending
+            examples, waiting labels and closed ids. Above it, the streams that hold most give up their oldest. A stream
+            that holds less than this divided by `limits.max_streams_per_task` loses nothing because of other streams.
         closed_ttl_ms: How long closed examples are remembered after they were closed.
         max_open_marks_per_stream: Most marks that wait for the same mark in the other input; above it, the oldest is
             dropped.
@@ -156,6 +159,7 @@ class JoinSettings(Settings):
     max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD)] = 10_000
     max_waiting_bytes_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD_BYTES)] = MAX_HELD_BYTES
     max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
+    max_table_bytes_per_task: Annotated[Integer, Field(ge=1, le=1 << 50)] = 1 << 28
     closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 60 * DAY_MS
     max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
     corrections: Corrections = "first"

@@ -8,7 +8,15 @@ import numpy as np
 
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.join.constants import EVICTED_KIND, ORPHAN_LABEL, UNLABELLED_KIND, Counter, Setting, SlotState
+from stream_app.join.constants import (
+    EVICTED_KIND,
+    ORPHAN_LABEL,
+    POOL_KIND,
+    UNLABELLED_KIND,
+    Counter,
+    Setting,
+    SlotState,
+)
 from stream_app.join.expiry_heaps import (
     is_before,
     remove_slot,
@@ -63,10 +71,11 @@ def close_pending_example(state: JoinArrays, out: JoinOutput, slot: Number, posi
     """Close an example that has no label, as `unlabelled` or `evicted`; its id is remembered with the kind."""
     remove_slot(state, state.pending_heap, Counter.PENDING, slot)
     state.states[slot] = SlotState.FREE
-    outcome_kind = EVICTED_KIND if kind == EVICTED_KIND else UNLABELLED_KIND
+    is_evicted = kind in (EVICTED_KIND, POOL_KIND)
+    outcome_kind = EVICTED_KIND if is_evicted else UNLABELLED_KIND
     outcome = add_outcome(out, position, outcome_kind, slot, state.ids, slot)
     outcome["example_offset"] = state.offsets[slot]
-    state.counters[Counter.EVICTED if kind == EVICTED_KIND else Counter.UNLABELLED] += 1
+    state.counters[Counter.EVICTED if is_evicted else Counter.UNLABELLED] += 1
     bucket = bucket_of_reference(state, state.hashes[slot], slot)
     remember_id(state, slot, bucket, kind, np.int8(-1), 0)
 
@@ -111,11 +120,11 @@ def remember_id(
     state.table_references[bucket] = closed_reference(number)
     state.counters[Counter.CLOSED_NEXT] = number + 1
     if number + 1 - state.counters[Counter.CLOSED_FIRST] > state.settings[Setting.MAX_CLOSED]:
-        _forget_oldest_id(state)
+        forget_oldest_id(state)
 
 
 @inlined_without_refcounts
-def _forget_oldest_id(state: JoinArrays) -> None:
+def forget_oldest_id(state: JoinArrays) -> None:
     """Forget the closed id with the smallest number."""
     number = state.counters[Counter.CLOSED_FIRST]
     id_hash = state.closed_hashes[closed_row(state, number)]
@@ -131,4 +140,4 @@ def forget_expired_ids(state: JoinArrays) -> None:
         state.counters[Counter.CLOSED_FIRST] < state.counters[Counter.CLOSED_NEXT]
         and state.closed_times[closed_row(state, state.counters[Counter.CLOSED_FIRST])] < limit
     ):
-        _forget_oldest_id(state)
+        forget_oldest_id(state)

@@ -183,12 +183,16 @@ LATE_LABEL, ORPHAN_LABEL = np.uint8(Reason.LATE_LABEL), np.uint8(Reason.ORPHAN_L
 ADVANCED_KIND = np.uint8(255)
 """In `closed_outcomes`: the example ended `unlabelled` because an `advance` mark closed it, not because it expired."""
 
+POOL_KIND = np.uint8(254)
+"""In `closed_outcomes`: the example ended `evicted` because the tables of the task had too many bytes."""
+
 # Values of `dead_causes`.
 NO_CAUSE = np.uint8(Cause.NONE)
 EXPIRED_EXAMPLE, EVICTED_EXAMPLE = np.uint8(Cause.EXPIRED_EXAMPLE), np.uint8(Cause.EVICTED_EXAMPLE)
 ADVANCED_EXAMPLE, LATE_EXAMPLE = np.uint8(Cause.ADVANCED_EXAMPLE), np.uint8(Cause.LATE_EXAMPLE)
 EXPIRED_LABEL, ADVANCED_LABEL = np.uint8(Cause.EXPIRED_LABEL), np.uint8(Cause.ADVANCED_LABEL)
 OLD_LABEL, LARGE_LABEL = np.uint8(Cause.OLD_LABEL), np.uint8(Cause.LARGE_LABEL)
+POOL_EXAMPLE, POOL_LABEL = np.uint8(Cause.POOL_EXAMPLE), np.uint8(Cause.POOL_LABEL)
 TOO_MANY_LABELS, TOO_MANY_BYTES = np.uint8(Cause.TOO_MANY_LABELS), np.uint8(Cause.TOO_MANY_BYTES)
 
 # Bounds ---------------------------------------------------------------------------------------------------------------

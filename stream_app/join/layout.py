@@ -74,7 +74,7 @@ class JoinArrays(NamedTuple):
         closed_times: int64 `[ring]`, stream time when it was closed.
         closed_evaluations: int64 `[ring, EVALUATION_COLUMNS]`; without corrections `[ring, 0]`.
         closed_labels: int8 `[ring]`, the class; -1: closed without a label.
-        closed_outcomes: uint8 `[ring]`, `OutcomeKind` or `ADVANCED_KIND`.
+        closed_outcomes: uint8 `[ring]`, `OutcomeKind`, `ADVANCED_KIND` or `POOL_KIND`.
         table_hashes: uint64 `[table]`, see `id_table`.
         table_references: int64 `[table]`, see `id_table`.
     """

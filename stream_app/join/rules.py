@@ -51,6 +51,8 @@ from stream_app.join.constants import (
     NO_EVALUATION,
     OLD_LABEL,
     ORPHAN_LABEL,
+    POOL_EXAMPLE,
+    POOL_KIND,
     TOO_MANY_BYTES,
     TOO_MANY_LABELS,
     UNLABELLED_KIND,
@@ -296,6 +298,8 @@ def _bury_late_label(state: JoinArrays, out: JoinOutput, position: Number, close
         cause = EVICTED_EXAMPLE
     elif kind == ADVANCED_KIND:
         cause = ADVANCED_EXAMPLE
+    elif kind == POOL_KIND:
+        cause = POOL_EXAMPLE
     since_ms = state.counters[Counter.STREAM_TIME] - state.closed_times[closed]
     add_dead_letter(out, position, LATE_LABEL, -1, cause, since_ms)
 

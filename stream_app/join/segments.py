@@ -154,13 +154,13 @@ def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOut
         limit = segments.advances[segment] + 1
         close_before(state, out, limit, segments.marks[segment], ADVANCED_KIND, ADVANCED_LABEL)
         add_report(state, out, segments.marks[segment])
-    _free_slots(state, out, segment)
+    free_slots(state, out, segment)
     for kind in range(OUTPUT_KINDS):
         out.bounds[segment + 1, kind] = out.counts[kind]
 
 
 @inlined_without_refcounts
-def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
+def free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
     """Put the slots that the segment gave up on the stack of free slots: those of outcomes, labels and corrections.
 
     Their contents stay until the next call: the learners' operations name these slots.

@@ -210,7 +210,7 @@ class LiveTask:
         for stop in starmap(Stop, self._breaker.take_due().items()):
             self._pending_acts.append(_PendingAct(STOP, stop.text))
             self.task.apply(Act(0, STOP, __version__, stop.text))
-        self.snapshots.keep(opened.named_streams())
+        self.snapshots.keep(self.task.pool.changing(opened))
         outputs = self.task.run(opened)
         return ComputedBatch(outputs, opened.raw, self._positions, self._clock.monotonic_s() - start_s)
 

@@ -6,17 +6,19 @@ after it. Nearly all batches have no control record, and so one stretch.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.arrays import NO_LONG, Floats, Integers, Longs
 from stream_app.config import StreamSettings, TaskSettings, threshold_of
+from stream_app.config.table_bytes import closed_bytes, row_bytes, slot_bytes
 from stream_app.jit.memory import address_of
-from stream_app.join.constants import Amendment, OutputKind
+from stream_app.join.constants import MAX_EVICTIONS, Amendment, OutputKind
 from stream_app.join.input import Segments
-from stream_app.join.output import JoinOutput, output_of
+from stream_app.join.levelling import ROW_COLUMNS, arrivals_of, level_streams, open_of
+from stream_app.join.output import output_of
 from stream_app.join.segments import wanting
 from stream_app.learners.factory import LearnerResources
 from stream_app.learners.online import OnlineLearner
@@ -30,7 +32,6 @@ from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.steps.calibrate import calibrate
 from stream_app.pipeline.steps.evaluate import evaluate
 from stream_app.pipeline.steps.join_and_learn import (
-    LearnerAnswers,
     answers_of,
     join_and_learn,
     keep_answers,
@@ -38,9 +39,11 @@ from stream_app.pipeline.steps.join_and_learn import (
 )
 from stream_app.pipeline.steps.kept_records import keep_labels, pass_headers, segments_of
 from stream_app.pipeline.steps.output_rows import output_rows
-from stream_app.pipeline.steps.routed import group_by_stream
+from stream_app.pipeline.steps.routed import group_by_stream, marks_by_segment
+from stream_app.pipeline.steps.stretch import Joined, Stretch
 from stream_app.pipeline.steps.watch_inputs import watch_inputs
 from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
+from stream_app.pipeline.stream_state import StreamState, load_stream
 from stream_app.record_columns import COLUMNS
 from stream_app.records import Cause, Mark, MarkKind, Reason, Side
 from stream_app.serialization.erased_ids import ErasedIds
@@ -52,38 +55,8 @@ from stream_app.serialization.names import NameList
 NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION, ALERTS = 0, 1, 2, 3, 4, 5, 6
 LEARNER_COLUMNS = 7
 
-_TABLES = ("_joins", "_counts", "_dimensions", "_costs", "_drifts")
+_TABLES = ("_joins", "_counts", "_dimensions", "_costs", "_drifts", "_row_bytes")
 """The arrays of `Streams` with a row for each stream, besides the table of learners."""
-
-
-class _Stretch(NamedTuple):
-    """The records of a batch up to the next control record of each stream.
-
-    Attributes:
-        streams: int32 `[s]`, the streams that take part, ascending.
-        segments: Their records.
-    """
-
-    streams: Integers
-    segments: Segments
-
-
-class _Joined(NamedTuple):
-    """A stretch after the steps join and learn.
-
-    Attributes:
-        streams: int32 `[s]`, the streams of the segments.
-        learners: int64 `[s, n, LEARNER_COLUMNS]`, their rows of the table of learners.
-        out: The results of the join.
-        answers: The answers of the learners.
-        drifts: float64 `[reports, FIGURES]`, see `pipeline.drift`.
-    """
-
-    streams: Integers
-    learners: Longs
-    out: JoinOutput
-    answers: LearnerAnswers
-    drifts: NDArray[np.float64]
 
 
 class Streams:
@@ -122,6 +95,8 @@ class Streams:
         self._preparations: dict[int, Preparation] = {}
         self._costs = np.zeros((0, 2), np.float32)
         self._drifts = np.zeros((0, 2), np.int64)  # addresses; 0: the stream does not look for drift
+        self._row_bytes = np.zeros((0, ROW_COLUMNS), np.int64)
+        self._arrivals: int | None = None  # None: to be counted again
         self.has_costs = self._has_drift = False
         self.passed_bytes = 0
 
@@ -160,6 +135,22 @@ class Streams:
     def table(self) -> tuple[Longs, Longs]:
         """Joins and learners by stream, for `transaction_bounds`; valid until a stream is opened."""
         return self._joins[: len(self)], self._counts[: len(self)]
+
+    @property
+    def arrivals(self) -> int:
+        """The number of records that the streams have taken since each of them began."""
+        if self._arrivals is None:
+            self._arrivals = arrivals_of(self._joins[: len(self)])
+        return self._arrivals
+
+    @arrivals.setter
+    def arrivals(self, arrivals: int) -> None:
+        self._arrivals = arrivals
+
+    @property
+    def row_bytes(self) -> Longs:
+        """int64 `[streams, ROW_COLUMNS]`, see `join.levelling`; valid until a stream is opened."""
+        return self._row_bytes[: len(self)]
 
     @property
     def allocated_bytes(self) -> int:
@@ -203,6 +194,7 @@ class Streams:
         kept = [number for number, name in enumerate(self.names) if name not in names]
         if len(kept) == count:
             return
+        self._arrivals = None
         self.names = NameList(self.names[number] for number in kept)
         self.longest_name = max((len(name.encode()) for name in self.names), default=0)
         self._streams = [self._streams[number] for number in kept]
@@ -230,15 +222,26 @@ class Streams:
             self._preparations[number] = stream.preparation
         for k, learner in enumerate(settings.learners):
             self._learners[number, k, NUMBER] = self.number_of_learner(learner)
+        self._arrivals = None
         if settings.features or features:
             self.set_features(number, settings.features or features, is_loaded=is_loaded)
+        else:
+            self._count_row_bytes(number)
         return stream
+
+    def _count_row_bytes(self, number: int) -> None:
+        stream = self._streams[number]
+        settings, features = stream.settings, (stream.settings.features or 0, stream.features)
+        before, after = (row_bytes(settings, self._settings, known) for known in features)
+        counted = after.pending, before.waiting, after.closed, after.waiting - before.waiting
+        self._row_bytes[number] = *counted, slot_bytes(settings, features[1]), closed_bytes(self._settings)
 
     def set_features(self, number: int, features: int, *, is_loaded: bool = False) -> None:
         """Fix the number of features of a stream, which builds its learners."""
         stream = self._streams[number]
         stream.set_features(features, is_loaded=is_loaded)
         self._dimensions[number] = features
+        self._count_row_bytes(number)
         if stream.drift is not None:
             self._drifts[number], self._has_drift = stream.drift.addresses, True
         for k, learner in enumerate(stream.learners):
@@ -252,7 +255,7 @@ class Streams:
 
     # The steps of a batch -------------------------------------------------------------------------------------------
 
-    def stretches(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[_Stretch]:
+    def stretches(self, batch: InputBatch, streams: Integers, collector: Collector) -> Iterator[Stretch]:
         """Yield the stretches of a batch; the caller takes each before it asks for the next one.
 
         After a stretch, its other marks are applied: they change what the records after the mark meet.
@@ -264,7 +267,7 @@ class Streams:
         """
         positions, which, starts = group_by_stream(streams, len(self))
         begins, ends = starts[:-1].copy(), starts[1:].copy()
-        marks = _marks(batch, streams, positions, which, starts)
+        marks = marks_by_segment(batch, streams, positions, which, starts)
         while len(which):
             stops, advances, at = ends.copy(), np.full(len(which), NO_LONG), np.zeros(len(which), np.int32)
             applied = []
@@ -280,7 +283,7 @@ class Streams:
             if todo.any():
                 chosen = which[todo]
                 rest = begins[todo], stops[todo], positions, advances[todo], at[todo]
-                yield _Stretch(chosen, Segments(self._joins[chosen], *rest))
+                yield Stretch(chosen, Segments(self._joins[chosen], *rest))
             for number, mark, position in applied:
                 self._apply_mark(number, mark, position, collector)
             # Only streams that had a mark may have records after it.
@@ -306,7 +309,16 @@ class Streams:
         close(left, self, collector, position, Cause.ERASED)
         collector.erased(erased)
 
-    def join_and_learn(self, batch: InputBatch, stretch: _Stretch) -> _Joined:
+    def shrink(self, number: int) -> None:
+        """Build the tables of a stream again, as small as a restore does; no result depends on it."""
+        old = self._streams[number]
+        state = StreamState(old)
+        new = self.begin(number, old.settings, old.features, is_loaded=True)
+        pending, closed = state.pending_rows(state.pending_arrivals()), state.closed_rows(*state.closed_span())
+        load_stream(new, dict(state.core_state()), dict(pending), dict(closed))
+        new.is_new, new.amended = old.is_new, old.amended
+
+    def join_and_learn(self, batch: InputBatch, stretch: Stretch) -> Joined:
         """Join and learn in one compiled call; let the learners learn that are not compiled; then calibrate."""
         which, segments = stretch
         growing, closings = wanting(segments)
@@ -327,9 +339,23 @@ class Streams:
         if self._settings.join.corrections == "correct" and (out.thresholds.any() or len(batch.merged.costs)):
             keep_answers(segments, out)  # again: thresholds have decided, and costs are known
         drifts = watch_inputs(segments, self._drifts[which if self._has_drift else which[:0]], out, answers)
-        return _Joined(which, learners, out, answers, drifts)
+        return Joined(which, learners, out, answers, drifts)
 
-    def evaluate(self, result: _Joined, collector: Collector) -> None:
+    def level(self, batch: InputBatch, which: Integers, level: int, position: int, collector: Collector) -> None:
+        """Let these streams, in this order, give up what they hold beyond a level, at a position of the batch."""
+        for number in which.tolist():
+            self._streams[number].make_room(0)  # for what its pending examples become
+        count = len(which)
+        nothing = np.zeros(count, np.int64)
+        marks = np.full(count, position, np.int32)
+        segments = Segments(self._joins[which], nothing, nothing, marks[:0], np.full(count, NO_LONG), marks)
+        open_records, _, _ = open_of(segments.joins)
+        out, learners = output_of(segments, min(MAX_EVICTIONS, open_records)), self._learners[which]
+        level_streams(segments, self._row_bytes[which], level, out)
+        answers = answers_of(learners.shape[1], len(out.codes), 0)
+        self.collect(batch, Joined(which, learners, out, answers, np.zeros((0, 0))), collector)
+
+    def evaluate(self, result: Joined, collector: Collector) -> None:
         """Carry out the step evaluate of a stretch: score the predictions; add a record of metrics at each report."""
         which, learners, out, answers, drifts = result
         joins = self._joins[which] if self.has_costs else self._joins[:0]
@@ -348,7 +374,7 @@ class Streams:
                 )
                 collector.metric(position, metric)
 
-    def collect(self, batch: InputBatch, result: _Joined, collector: Collector) -> None:
+    def collect(self, batch: InputBatch, result: Joined, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a stretch to the collector."""
         which, learners, out, answers, _ = result
         owners = which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER])
@@ -367,17 +393,3 @@ def _widened(array: NDArray[Any], *shape: int) -> NDArray[Any]:
     if not any(more for _, more in missing):
         return array
     return np.pad(array, [*missing, *[(0, 0)] * (array.ndim - len(missing))])
-
-
-def _marks(
-    batch: InputBatch, streams: Integers, positions: Integers, which: Integers, starts: Longs
-) -> dict[int, list[tuple[int, Mark]]]:
-    """Return the control records of each entry of `which`, the last one first, with their indices in `positions`."""
-    found: dict[int, list[tuple[int, Mark]]] = {}
-    for position, mark in reversed(batch.marks()):
-        if streams[position] >= 0:
-            segment = int(np.searchsorted(which, streams[position]))
-            own = positions[starts[segment] : starts[segment + 1]]
-            index = int(starts[segment] + np.searchsorted(own, position))
-            found.setdefault(segment, []).append((index, mark))
-    return found

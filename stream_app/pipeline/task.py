@@ -25,6 +25,7 @@ from stream_app.pipeline.steps.routed import Routed, judged, route_records, stop
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import StreamState, load_stream
+from stream_app.pipeline.table_pool import TablePool
 from stream_app.pipeline.transaction_bounds import Room, costs_of, fitting
 from stream_app.progress_records import (
     ADOPT,
@@ -106,10 +107,14 @@ class Task:
         Raises:
             KeyError: There is no such stream.
         """
-        number = self._streams.number_of(name)
-        if number < 0:
+        if (number := self._streams.number_of(name)) < 0:
             raise KeyError(name)
         return self._streams[number]
+
+    @property
+    def pool(self) -> TablePool:
+        """The tables of its streams, together."""
+        return TablePool(self._streams, self.settings)
 
     @property
     def wire_format(self) -> WireFormat:
@@ -230,10 +235,13 @@ class Task:
         self._leftovers.clear()
         batch, routed = self._route(batch, collector)
         streams = routed.streams
-        for stretch in self._streams.stretches(batch, streams, collector):
-            result = self._streams.join_and_learn(batch, stretch)
-            self._streams.evaluate(result, collector)
-            self._streams.collect(batch, result, collector)
+        for part, level_at in self.pool.parts(batch, streams):
+            for stretch in self._streams.stretches(batch, part, collector):
+                result = self._streams.join_and_learn(batch, stretch)
+                self._streams.evaluate(result, collector)
+                self._streams.collect(batch, result, collector)
+            if level_at is not None:
+                self._changed.update(self.pool.level(batch, level_at, collector))
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
         self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
@@ -247,18 +255,18 @@ class Task:
         new = {name for side in batch.decoded for name in side.stream_names}
         one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
         longest = max((len(name.encode()) for name in new), default=0)
-        windows = len(self.settings.metrics.fading_factors)
         costs = costs_of(
             batch,
             max(longest, self._streams.longest_name),
             self._topics,
-            windows,
+            len(self.settings.metrics.fading_factors),
             is_json=self.wire_format.json is not None,
             passed_bytes=self._streams.passed_bytes,
         )
         reset_bytes = sum(leftovers.bytes(costs) for leftovers in self._leftovers)
         remaining = room.less(self.reset_records, reset_bytes)
-        return fitting(batch, (one, two), self._streams.table, self.settings, costs, remaining)
+        table, closings = self._streams.table, self.pool.closings(batch)
+        return fitting(batch, (one, two), table, self.settings, costs, remaining, closings)
 
     @property
     def reset_records(self) -> int:

@@ -7,7 +7,8 @@ stream. The bound for the first n records of a merged sequence is the sum of
    metrics that this many labels can cause, and the metrics of `advance` marks;
 2. for each stream of these records, the outputs of open ids that expire by the largest of their times, are closed by an
    `advance` mark (which is taken for the second of its pair) or by an `erase` mark (which may name all of them), or
-   must make room for the records.
+   must make room for the records;
+3. what all streams give up where the pool of the task may be levelled (`pipeline.table_pool`).
 
 The bound grows with n, so the longest sequence that fits is found by bisection. Where a batch is cut changes no result,
 so the bound may be too large; it is never too small. It reads the counters of each stream, and its heaps only if all
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.arrays import NO_LONG, Bytes, Integers, Longs
+from stream_app.arrays import NO_LONG, Integers, Longs
 from stream_app.config import MAX_HELD, MAX_HELD_BYTES, TaskSettings
 from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, longs_at
@@ -26,7 +27,9 @@ from stream_app.join.constants import COUNTERS, MAX_EVICTIONS, Counter, Setting
 from stream_app.join.input import JoinInput
 from stream_app.join.layout import JoinArrays, JoinField, view_of
 from stream_app.pipeline.batch import InputBatch
-from stream_app.records import DEAD_LETTER_BYTES, Kind, MarkKind, Side
+from stream_app.pipeline.bound_columns import BatchColumns, columns_of
+from stream_app.pipeline.pool_closings import Closings
+from stream_app.records import DEAD_LETTER_BYTES, Kind
 
 NUMBERS_BYTES = 160
 """The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
@@ -47,9 +50,6 @@ _LEARNER_BYTES = 64
 """The most bytes of the name of a learner."""
 
 _DATA, _MARK = int(Kind.DATA), int(Kind.MARK)
-
-_LATEST = np.iinfo(np.int64).max
-"""Later than any event time."""
 
 
 class Room(NamedTuple):
@@ -87,22 +87,6 @@ class _Settings(NamedTuple):
     every_labels: int
     every_examples: int
     every: bool
-
-
-class _Columns(NamedTuple):
-    """The columns of a batch that decide the bound.
-
-    Attributes:
-        kinds: uint8, of both sides.
-        streams: int32, of both sides: the task's number of the stream; -1: unknown.
-        sizes: int64, of both sides: bytes as a dead letter.
-        closes: int64, of both sides, empty if there are no marks: a mark closes times below this.
-    """
-
-    kinds: tuple[Bytes, Bytes]
-    streams: tuple[Integers, Integers]
-    sizes: tuple[Longs, Longs]
-    closes: tuple[Longs, Longs]
 
 
 class _StreamTable(NamedTuple):
@@ -158,7 +142,7 @@ def _largest(state: JoinArrays, length: Number) -> int:
 def _touch(
     batch: JoinInput,
     count: int,
-    columns: _Columns,
+    columns: BatchColumns,
     table: _StreamTable,
     settings: _Settings,
     costs: Costs,
@@ -269,7 +253,7 @@ def _closed(
 def _bound(
     batch: JoinInput,
     count: int,
-    columns: _Columns,
+    columns: BatchColumns,
     table: _StreamTable,
     settings: _Settings,
     costs: Costs,
@@ -291,38 +275,6 @@ def _bound(
     if more > left or size + more_bytes > room.bytes:
         more, more_bytes = _closed(table, settings, costs, touched, left, True)
     return records + more, size + more_bytes
-
-
-def _columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> _Columns:
-    """Return the columns of a batch; `numbers` are the task's for streams that the decoder did not know (-1: new)."""
-    one, two = batch.decoded
-    return _Columns(
-        (one.kinds, two.kinds),
-        (_streams(batch, Side.EXAMPLES, numbers[0]), _streams(batch, Side.LABELS, numbers[1])),
-        batch.sizes,
-        (_closes(batch, Side.EXAMPLES), _closes(batch, Side.LABELS)),
-    )
-
-
-def _streams(batch: InputBatch, side: Side, numbers: Integers) -> Integers:
-    decoded = batch.decoded[side]
-    if not len(numbers):
-        return decoded.streams
-    new = decoded.streams >= decoded.known
-    streams = decoded.streams.copy()
-    streams[new] = numbers[streams[new] - decoded.known]
-    return streams
-
-
-def _closes(batch: InputBatch, side: Side) -> Longs:
-    decoded = batch.decoded[side]
-    closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
-    for row, mark in decoded.marks.items():
-        if mark.kind is MarkKind.ADVANCE:
-            closes[row] = min(int(mark.time_ms or 0), _LATEST - 1) + 1
-        elif mark.kind is MarkKind.ERASE:
-            closes[row] = _LATEST
-    return closes
 
 
 def costs_of(
@@ -361,6 +313,7 @@ def fitting(
     settings: TaskSettings,
     costs: Costs,
     room: Room,
+    pool: Closings,
 ) -> tuple[int, int]:
     """Return how many examples and labels of a batch, in merge order, surely fit into the room; 0 if none do.
 
@@ -371,6 +324,7 @@ def fitting(
         settings: The settings of the task.
         costs: The most bytes of the output records.
         room: The room.
+        pool: What may be closed to make room in the tables of the task.
     """
     new = {name for side in batch.decoded for name in side.stream_names}
     most_learners = max((len(settings.of_stream(name).learners) for name in new), default=0)
@@ -379,11 +333,16 @@ def fitting(
     )
     every_labels, every = settings.metrics.every_labels, settings.predictions == "all"
     bounds = _Settings(most_learners, every_labels, every_examples, every)
-    columns, table = _columns_of(batch, numbers), _StreamTable(*streams)
+    columns, table = columns_of(batch, numbers), _StreamTable(*streams)
+    label_sizes = [0, *np.cumsum(batch.sizes[1]).tolist()]
 
     def fits(count: int) -> bool:
-        records, size = _bound(batch.merged, count, columns, table, bounds, costs, room)
-        return records <= room.records and size <= room.bytes
+        closings, label_bytes = pool.of(count, label_sizes[int(batch.merged.sides[:count].sum())])
+        left = room.less(closings, label_bytes + closings * max(costs.outcome, costs.letter))
+        if min(left) < 0:
+            return False
+        records, size = _bound(batch.merged, count, columns, table, bounds, costs, left)
+        return records <= left.records and size <= left.bytes
 
     count = len(batch.times)
     if not fits(count):

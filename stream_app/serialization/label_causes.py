@@ -3,9 +3,9 @@
 The text is part of the output bytes, so it is a function of the inputs and of the recorded settings only. Durations
 are in stream time:
 
-    since its example was closed   EXPIRED_EXAMPLE, EVICTED_EXAMPLE, ADVANCED_EXAMPLE
+    since its example was closed   EXPIRED_EXAMPLE, EVICTED_EXAMPLE, ADVANCED_EXAMPLE, POOL_EXAMPLE
     beyond the time to live        LATE_EXAMPLE (its example), OLD_LABEL (the label itself)
-    since its own time             EXPIRED_LABEL, ADVANCED_LABEL, TOO_MANY_LABELS, TOO_MANY_BYTES
+    since its own time             EXPIRED_LABEL, ADVANCED_LABEL, TOO_MANY_LABELS, TOO_MANY_BYTES, POOL_LABEL
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,15 @@ from stream_app.records import Cause
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
-LATE = frozenset({Cause.EXPIRED_EXAMPLE, Cause.EVICTED_EXAMPLE, Cause.ADVANCED_EXAMPLE, Cause.LATE_EXAMPLE})
+LATE = frozenset(
+    {
+        Cause.EXPIRED_EXAMPLE,
+        Cause.EVICTED_EXAMPLE,
+        Cause.ADVANCED_EXAMPLE,
+        Cause.LATE_EXAMPLE,
+        Cause.POOL_EXAMPLE,
+    }
+)
 """The causes of `late-label`; the others are those of `orphan-label`."""
 
 _TEXTS: Mapping[Cause, str] = MappingProxyType(
@@ -33,6 +41,8 @@ _TEXTS: Mapping[Cause, str] = MappingProxyType(
         Cause.LARGE_LABEL: "is too large to wait (join.max_waiting_bytes_per_stream is {size})",
         Cause.RESET: "waited when its stream was reset",
         Cause.ERASED: "waited when its id was erased",
+        Cause.POOL_EXAMPLE: "came {delay} after its example was evicted (join.max_table_bytes_per_task is {pool})",
+        Cause.POOL_LABEL: "waited {delay}, one of the oldest in full tables (join.max_table_bytes_per_task is {pool})",
     }
 )
 
@@ -72,4 +82,5 @@ def explained(cause: Cause, delay_ms: int, join: JoinSettings) -> str:
         size=join.max_waiting_bytes_per_stream,
         closed_ttl_ms=join.closed_ttl_ms,
         closed=join.max_closed_per_stream,
+        pool=join.max_table_bytes_per_task,
     )

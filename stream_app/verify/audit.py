@@ -111,7 +111,7 @@ class PartitionAudit:
     def arrive(self, departed: Departed) -> None:
         """Take over a stream that has left another partition."""
         name = departed.stream.name
-        self._reference.streams[name] = departed.stream
+        self._reference.arrive(departed.stream)
         self.arrived.add(name)
         self._count_open(departed.stream, -1)
         self._scores.carry(name, departed.predictions)

@@ -7,7 +7,6 @@ events; the property tests and the simulation compare a task with it, record by 
 Memory: the open records and the remembered closed examples, both bounded by the settings.
 """
 
-from collections.abc import Iterable
 from typing import TypeVar
 
 from stream_app.config import StreamSettings, TaskSettings, threshold_of
@@ -18,7 +17,9 @@ from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of
 from stream_app.verify.reference_drift import StreamDrift
+from stream_app.verify.reference_ends import end_all
 from stream_app.verify.reference_headers import passed
+from stream_app.verify.reference_pool import level_if_due
 from stream_app.verify.reference_refusals import refused
 from stream_app.verify.reference_state import (
     Closed,
@@ -50,6 +51,7 @@ class ReferenceJoin:
         streams: By name.
         events: Events since `take_events` was called.
         position: Number of the last record in merge order; -1 before the first.
+        arrivals: Records that its streams have taken since each of them began.
         leftovers: Streams that were reset; the next record closes what they hold.
         stopped: The reasons of the streams that the breaker stopped, the oldest stop first.
         partitions: The number of partitions to which the application moved last; 0: it never moved.
@@ -62,6 +64,7 @@ class ReferenceJoin:
         self.streams: dict[str, ReferenceStream] = {}
         self.events: list[Event] = []
         self.position = -1
+        self.arrivals = 0
         self.leftovers: list[ReferenceStream] = []
         self.stopped: dict[str, str] = {}
 
@@ -95,6 +98,8 @@ class ReferenceJoin:
             self.example(stream, record, meaning)
         else:
             self.label(stream, record, meaning)
+        self.arrivals += 1
+        level_if_due(self)
 
     # Streams ----------------------------------------------------------------------------------------------------------
 
@@ -128,6 +133,7 @@ class ReferenceJoin:
         if name in self.streams:
             before = self.streams[name]
             self.leftovers.append(before)
+            self.arrivals -= before.arrivals
             after = self.open(name, self.settings.of_stream(name))
             after.earlier_examples = before.earlier_examples + before.examples
 
@@ -139,9 +145,15 @@ class ReferenceJoin:
         """Continue with more partitions; return the streams that leave the task."""
         self.partitions = partitions
         leaving = [stream for name, stream in self.streams.items() if self.belongs_elsewhere(name)]
+        self.arrivals -= sum(stream.arrivals for stream in leaving)
         self.streams = {name: stream for name, stream in self.streams.items() if not self.belongs_elsewhere(name)}
         self.stopped = {name: why for name, why in self.stopped.items() if not self.belongs_elsewhere(name)}
         return leaving
+
+    def arrive(self, stream: ReferenceStream) -> None:
+        """Take over a stream that has left another partition."""
+        self.streams[stream.name] = stream
+        self.arrivals += stream.arrivals
 
     def import_learner(self, name: str, features: int) -> None:
         """Open the stream for a learner whose state was imported, if need be, and fix its number of features."""
@@ -152,7 +164,7 @@ class ReferenceJoin:
         """Evict the pending examples of streams that were reset; their waiting labels become orphans."""
         for stream in self.leftovers:
             labels = [label for _, label in stream.waiting.in_order()]
-            _end(self, stream, list(stream.pending.in_order()), labels, Cause.RESET)
+            end_all(self, stream, list(stream.pending.in_order()), labels, Cause.RESET)
         self.leftovers.clear()
 
     def reconfigure(self, settings: TaskSettings) -> None:
@@ -330,7 +342,7 @@ class ReferenceJoin:
 
     def close(self, stream: ReferenceStream, id_: str, example: Pending, cause: Cause) -> None:
         """End an example without a label."""
-        outcome = "evicted" if cause is Cause.EVICTED_EXAMPLE else "unlabelled"
+        outcome = "evicted" if cause in (Cause.EVICTED_EXAMPLE, Cause.POOL_EXAMPLE) else "unlabelled"
         stream.evicted += outcome == "evicted"
         stream.unlabelled += outcome == "unlabelled"
         self.expect_outcome(stream, id_, outcome, **example.cells)
@@ -345,7 +357,7 @@ class ReferenceJoin:
             self.stopped.pop(stream.name, None)
         elif mark.kind is MarkKind.ERASE:
             digests = cut_digests(mark.digests or "")
-            _end(self, stream, *stream.erase(digests), Cause.ERASED)
+            end_all(self, stream, *stream.erase(digests), Cause.ERASED)
             self.forget(stream, digests)
         elif mark.kind is MarkKind.PROMOTE:
             stream.champion = mark.learner or ""
@@ -383,18 +395,3 @@ class ReferenceJoin:
 def _text(settings: TaskSettings, stream: str) -> str:
     """Return the settings of a stream as text, in which the order of its learners and columns matters."""
     return settings.of_stream(stream).model_dump_json()
-
-
-def _end(
-    join: ReferenceJoin,
-    stream: ReferenceStream,
-    examples: Iterable[tuple[str, Pending]],
-    labels: Iterable[Waiting],
-    why: Cause,
-) -> None:
-    """Evict examples that an operator has taken out of a stream; the labels become orphans."""
-    for id_, example in examples:
-        stream.evicted += 1
-        join.expect_outcome(stream, id_, "evicted", **example.cells)
-    for label in labels:
-        join.bury(label.record, Reason.ORPHAN_LABEL, why)

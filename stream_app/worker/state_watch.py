@@ -34,10 +34,11 @@ _LOOK_SLICE_S = 0.02
 class _Pass:
     """What a pass over all streams has found in one task so far: entries by table, and the largest shares.
 
-    `is_first` says whether the task was not live in the pass before.
+    `is_first` says whether the task was not live in the pass before, `crowded` which streams make room for others.
     """
 
     is_first: bool
+    crowded: frozenset[str]
     entries: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("pending", "waiting", "closed"), 0))
     used: dict[str, float] = field(default_factory=dict)
 
@@ -143,14 +144,15 @@ class StateWatch:
                 if task in tasks and task.state is TaskState.LIVE:
                     self._publish_tables(task, found)
         live = [task for task in tasks if task.state is TaskState.LIVE]
-        self._passes = {task: _Pass(is_first=task not in self._passes) for task in live}
+        self._passes = {task: _Pass(task not in self._passes, task.live.task.pool.crowded()) for task in live}
         self._left = [(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
 
     def _publish_tables(self, task: OwnedTask, found: _Pass) -> None:
         figures, streams = self._observer.figures, len(task.live.task.stream_names)
         for table, entries in {**found.entries, "streams": streams}.items():
             figures.set(metrics.TABLE_ENTRIES, entries, task=task.number, table=table)
-        for table, share in {**found.used, "streams": streams / self._max_streams}.items():
+        shares = {**found.used, "streams": streams / self._max_streams, "pool": task.live.task.pool.used_share}
+        for table, share in shares.items():
             figures.set(metrics.TABLE_USED, share, task=task.number, table=table)
         left_out = streams - len(self._published.get(task, ()))
         figures.set(metrics.STREAMS_LEFT_OUT, left_out, task=task.number)
@@ -161,7 +163,9 @@ class StateWatch:
         number, figures = task.number, self._observer.figures
         missing = self._missing.look(number, stream.name, problem, stream.labelled)
         figures.set(metrics.STREAMS_WITHOUT_LABELS, self._missing.streams(number), task=number)
-        self._crowded.look(number, stream.name, TableUse.of(stream.join, flow).crowding(self._join))
+        is_pool_full = stream.name in self._passes[task].crowded
+        crowding = TableUse.of(stream.join, flow).crowding(self._join, is_pool_full=is_pool_full)
+        self._crowded.look(number, stream.name, crowding)
         figures.set(metrics.CROWDED_STREAMS, self._crowded.streams(number), task=number)
         self._unscaled.look(number, stream)
         self._drifted.look(number, stream)

@@ -11,7 +11,7 @@ from stream_app.arrays import Bytes, Integers, Longs
 from stream_app.jit.compiler import compiled
 from stream_app.join.input import JoinInput
 from stream_app.pipeline.batch import InputBatch
-from stream_app.records import Kind, MarkKind, Reason, Side, stream_of_key
+from stream_app.records import Kind, Mark, MarkKind, Reason, Side, stream_of_key
 
 NUMBERS = frozenset(map(int, Reason))
 
@@ -296,3 +296,17 @@ def judged(
         Judged(one, one_malformed, known, names, one_tombstones),
         Judged(two, two_malformed, known, names, two_tombstones),
     )
+
+
+def marks_by_segment(
+    batch: InputBatch, streams: Integers, positions: Integers, which: Integers, starts: Longs
+) -> dict[int, list[tuple[int, Mark]]]:
+    """Return the control records of each entry of `which`, the last one first, with their indices in `positions`."""
+    found: dict[int, list[tuple[int, Mark]]] = {}
+    for position, mark in reversed(batch.marks()):
+        if streams[position] >= 0:
+            segment = int(np.searchsorted(which, streams[position]))
+            own = positions[starts[segment] : starts[segment + 1]]
+            index = int(starts[segment] + np.searchsorted(own, position))
+            found.setdefault(segment, []).append((index, mark))
+    return found

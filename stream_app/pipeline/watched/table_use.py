@@ -58,8 +58,13 @@ class TableUse(NamedTuple):
     closed_ms: int | None
     usual_delay_ms: int | None
 
-    def crowding(self, join: JoinSettings) -> Crowding | None:
-        """Return which table is about to lose what is needed; None if no table is."""
+    def crowding(self, join: JoinSettings, *, is_pool_full: bool = False) -> Crowding | None:
+        """Return which table is about to lose what is needed; None if no table is.
+
+        Args:
+            join: The bounds.
+            is_pool_full: Whether the stream makes room for others: `TablePool.crowded`.
+        """
         if self.waiting >= _NEAR * join.max_waiting_per_stream:
             return Crowding(
                 f"{self.waiting:,} labels wait for examples, join.max_waiting_per_stream is "
@@ -70,17 +75,22 @@ class TableUse(NamedTuple):
                 f"the labels that wait for examples have {self.waiting_bytes:,} bytes, join."
                 f"max_waiting_bytes_per_stream is {join.max_waiting_bytes_per_stream:,}: the oldest become dead letters"
             )
-        return self._pending(join.max_pending_per_stream) or self._closed(join.max_closed_per_stream)
+        bound = f"join.max_pending_per_stream is {join.max_pending_per_stream:,}"
+        is_full = self.pending >= _NEAR * join.max_pending_per_stream
+        if is_pool_full and not is_full:
+            bound = (
+                f"the tables of the task are full (join.max_table_bytes_per_task is {join.max_table_bytes_per_task:,})"
+            )
+        pending = self._pending(bound) if is_full or is_pool_full else None
+        return pending or self._closed(join.max_closed_per_stream)
 
-    def _pending(self, most: int) -> Crowding | None:
+    def _pending(self, bound: str) -> Crowding | None:
         """Say whether examples are evicted; this costs nothing if all labels that come at all come sooner."""
         reach_ms, usual_ms = self.pending_ms, self.usual_delay_ms
-        if self.pending < _NEAR * most or reach_ms is None or (usual_ms is not None and 2 * usual_ms < reach_ms):
+        if reach_ms is None or (usual_ms is not None and 2 * usual_ms < reach_ms):
             return None
-        text = (
-            f"{self.pending:,} examples wait, join.max_pending_per_stream is {most:,}: the oldest are evicted after "
-            f"{reach_ms / HOUR_MS:,.1f} h of event time"
-        )
+        hours = f"{reach_ms / HOUR_MS:,.1f} h of event time"
+        text = f"{self.pending:,} examples wait, {bound}: the oldest are evicted after {hours}"
         if self.labelled:
             return Crowding(text)
         return Crowding(f"{text}; no label has come so far: a label that takes longer is lost", is_certain=False)

@@ -229,8 +229,9 @@ TABLE_USED = MetricDeclaration(
     "areba_table_used_ratio",
     MetricKind.GAUGE,
     Unit.RATIO,
-    "Share of its bound that a table uses: streams over the whole task, all other tables (those of areba_table_entries "
-    "and waiting-bytes) in the stream that uses the most. In a long run, closed is full: it drops the oldest ids.",
+    "Share of its bound that a table uses: streams and pool (join.max_table_bytes_per_task) over the whole task, all "
+    "other tables (those of areba_table_entries and waiting-bytes) in the stream that uses the most. In a long run, "
+    "closed is full, or pool is: it drops the oldest ids.",
     ("task", "table"),
 )
 

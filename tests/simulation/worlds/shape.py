@@ -103,6 +103,7 @@ JOINS: Sequence[Mapping[str, Any]] = (
         "max_clock_lead_ms": 0,
         "max_pending_per_stream": 4,
         "max_waiting_bytes_per_stream": 700,
+        "max_table_bytes_per_task": 5_000,
         "max_open_marks_per_stream": 1,
     },
 )

@@ -44,15 +44,19 @@ def test_by_hand() -> None:
     slot, parameters, labels = 8 * 2 + 142 + 18, (2 + 1) * 3 + (3 + 1), 5 * 700
     own = 2 * 16 * parameters + (8 + 1) * (8 + 108) + 8 * (8 + 16 + 1 + 16) * (3 + 64 + 1 + 64)
     own += 2 * (2_700 + 1_100)
-    tables = 2 * (10 + 5 + 3) * slot + 2 * 8 * 106 + 64 * (10 + 5 + 3 + 7) + labels + 5 * 300 + 20_000 + own
-    snapshot = 2 * ((10 + 5) * slot + 7 * 106 + labels + own)
-    assert _bound(700, **SMALL) == (tables + snapshot, 4_000_000, PROCESS_BYTES + QUEUES_BYTES)
+    tables = 2 * (10 + 5 + 3) * slot + 2 * 8 * 106 + 64 * (10 + 5 + 3 + 7) + labels + 5 * 300
+    snapshot = 2 * ((10 + 5) * slot + 7 * 106 + labels)
+    bound = _bound(700, **SMALL)
+    assert (bound.streams, bound.rows, bound.tables(1)) == (20_000 + 3 * own, tables + snapshot, tables + snapshot)
+    assert (bound.task, bound.more_rows, bound.process) == (4_000_000, 0, PROCESS_BYTES + QUEUES_BYTES)
+    between = 4_096 * 700 + (3 + 4_096) * (2 * slot + 2 * 106 + 64)
+    assert bound.pool == 2 * ((1 << 28) + between)
 
 
 def test_large_labels_count_up_to_what_a_stream_holds() -> None:
     """Of 10,000 labels with a megabyte of headers each, only a thousandth was counted."""
     roomy = {**SMALL, "join": {"max_waiting_per_stream": 10_000}}
-    small, large, huge = (_bound(size, **roomy).streams for size in (700, 6_000, 1_000_000))
+    small, large, huge = (_bound(size, **roomy).rows for size in (700, 6_000, 1_000_000))
     assert large - small == 3 * 10_000 * 5_300
     assert huge - small == 3 * ((1 << 26) - 10_000 * 700)
 
@@ -66,7 +70,8 @@ def test_a_configured_stream_counts_once_and_others_in_every_task() -> None:
     assert named.task == 2 * (1 << 26)
     assert more.streams == named.streams
     assert more.task - named.task == 3 * named.streams // 2
-    assert more.total(4) - more.total(3) == more.task
+    assert more.more_rows == 3 * named.rows // 2
+    assert more.total(4) - more.total(3) == more.task + more.pool, "the rows of so many streams would be more"
 
 
 def test_a_clients_queue_is_the_users_if_he_set_it() -> None:
@@ -91,11 +96,13 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import (Example, Label)
 from stream_app.pipeline.task import Task
 
-FEATURES, T, NAME, HEADERS = 30, 1_700_000_000_000, "s" * 249, int(sys.argv[1])
+HEADERS, LARGEST, STREAMS, POOL = map(int, sys.argv[1:])
+FEATURES, T, NAMES = 30, 1_700_000_000_000, ["s" * 248 + str(k) for k in range(STREAMS)]
 ROWS = 4000 if HEADERS == 1000 else 2000
+bounds = dict.fromkeys(("max_pending_per_stream", "max_waiting_per_stream", "max_closed_per_stream"), ROWS)
 config = Config.model_validate({
-    "join": dict.fromkeys(("max_pending_per_stream", "max_waiting_per_stream", "max_closed_per_stream"), ROWS),
-    "streams": {NAME: {"features": FEATURES}, "warm": {"features": FEATURES}},
+    "join": {**bounds, "max_table_bytes_per_task": POOL},
+    "streams": {name: {"features": FEATURES} for name in [*NAMES, "warm"]},
     "worker": {"buffer_bytes": 4_000_000, "max_batch_records": 500},
     "limits": {"max_features": FEATURES},
 })
@@ -103,7 +110,7 @@ settings = config.task_settings()
 task, offset = Task(0, settings, ("examples", "labels")), 0
 
 
-def raw(records, time_ms, stream=NAME, headers=()):
+def raw(records, time_ms, stream, headers=()):
     global offset
     offset += len(records)
     offsets, times = np.arange(offset - len(records), offset), np.full(len(records), time_ms)
@@ -112,7 +119,7 @@ def raw(records, time_ms, stream=NAME, headers=()):
     return RawRecords.of(offsets, times, [stream.encode()] * len(records), values, found)
 
 
-def example(number, stream=NAME):
+def example(number, stream):
     return Example(stream, f"{number:064}", [1.0] * FEATURES)
 
 
@@ -121,44 +128,48 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def step(examples, labels=()):
-    return task.step(raw(examples, T), raw(labels, T))
-
-
 for _ in range(2):
     task.step(raw([example(k, "warm") for k in range(9)], T, "warm"),
               raw([Label("warm", f"{k:064}", k % 2) for k in range(9)], T, "warm"))
 task.take_states()[0].core_state()
 before = resident()
-for first in range(0, ROWS, 500):
-    numbers = range(first, first + 500)
-    step([example(k) for k in numbers], [Label(NAME, f"{k:064}", k % 2) for k in numbers])
-for first in range(ROWS, 2 * ROWS, 500):
-    step([example(k) for k in range(first, first + 500)])
-for first in range(2 * ROWS, 3 * ROWS, 500):
-    labels = [Label(NAME, f"{k:064}", 1) for k in range(first, first + 500)]
-    task.step(raw([], T), raw(labels, T, headers=[HEADERS // 4] * 4))
-stream = task.stream(NAME)
-counts = stream.join._counters
-assert (counts[7], counts[8], counts[11] - counts[10]) == (ROWS, ROWS, ROWS), counts
+for name in NAMES:
+    for first in range(0, ROWS, 500):
+        numbers = range(first, first + 500)
+        examples, labels = [example(k, name) for k in numbers], [Label(name, f"{k:064}", k % 2) for k in numbers]
+        task.step(raw(examples, T, name), raw(labels, T, name))
+    for first in range(ROWS, 2 * ROWS, 500):
+        task.step(raw([example(k, name) for k in range(first, first + 500)], T, name), raw([], T, name))
+    for first in range(2 * ROWS, 3 * ROWS, 500):
+        labels = [Label(name, f"{k:064}", 1) for k in range(first, first + 500)]
+        task.step(raw([], T, name), raw(labels, T, name, headers=[HEADERS // 4] * 4))
+if STREAMS == 1:
+    counts = task.stream(NAMES[0]).join._counters
+    assert (counts[7], counts[8], counts[11] - counts[10]) == (ROWS, ROWS, ROWS), counts
+else:
+    assert task.pool.used_share > 0.9, task.pool.used_share
 sides = WaitingRecords(), WaitingRecords()
 for side in sides:
     while side.bytes < config.worker.buffer_bytes:
-        side.add(Fetched(TopicPartition("t", 0), raw([example(k) for k in range(500)], T), at_end=False, position=0))
+        records = raw([example(k, NAMES[0]) for k in range(500)], T, NAMES[0])
+        side.add(Fetched(TopicPartition("t", 0), records, at_end=False, position=0))
 writer = SnapshotWriter(0, SnapshotTimes(0.0, 60.0), KeptSnapshots(), time.monotonic)
 writer.begin(task, Anchor(1, bytes(32), (0, 0), 0), (0, 0, 0))
 writer.draft()
-bound = bound_of(config, settings, int(sys.argv[2]))
-print(resident() - before, bound.streams // 2 + bound.task, task.allocated_bytes)
+bound = bound_of(config, settings, LARGEST)
+held = bound.streams + bound.pool if STREAMS > 1 else (bound.streams + bound.rows) // 2  # "warm" is empty
+print(resident() - before, held + bound.task, task.allocated_bytes)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("header_bytes", [1_000, 32_000])
-def test_full_tables_take_a_third_to_all_of_the_bound(header_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("header_bytes", "streams", "pool"), [(1_000, 1, 1 << 30), (32_000, 1, 1 << 30), (1_000, 8, 40_000_000)]
+)
+def test_full_tables_take_a_third_to_all_of_the_bound(header_bytes: int, streams: int, pool: int) -> None:
     """An operator sets a container's limit by this figure: thousands of rows of everything, buffers, and a snapshot."""
     largest = header_bytes + 700
-    arguments = [sys.executable, "-c", FULL, str(header_bytes), str(largest)]
+    arguments = [sys.executable, "-c", FULL, *map(str, (header_bytes, largest, streams, pool))]
     # glibc raises its own threshold, and then what it keeps of freed blocks depends on the order of allocations
     environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "131072"}
     output = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment).stdout
@@ -192,7 +203,7 @@ def test_the_least_limit_counts(tmp_path: Path) -> None:
 
 def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise the kernel would kill the worker weeks later, when the tables are full."""
-    figures, bound = Figures(), MemoryBound(3 << 30, 1 << 30, 1 << 29)
+    figures, bound = Figures(), MemoryBound(1 << 30, 2 << 30, 1 << 30, 0, 2 << 30, 1 << 29)
     with caplog.at_level(logging.INFO):
         report_memory(bound, 2, 6 << 30, "the machine", figures)
     assert [record.levelname for record in caplog.records] == ["INFO"]

@@ -88,7 +88,7 @@ def _some(records: RawRecords, rows: slice) -> RawRecords:
 @pytest.mark.slow(11)
 def test_ten_full_streams_a_day_later() -> None:
     """The first records after a quiet day close a million examples; a single transaction would take ten seconds."""
-    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    task = Task(0, _config(join={"max_table_bytes_per_task": 1 << 30}).task_settings(), ("examples", "labels"))
     each, batch = 100_000, 50_000
     for name in STREAMS:
         for first in range(0, each, batch):

@@ -104,6 +104,8 @@ def test_a_table_that_is_about_to_be_full(
     assert use is not None
     crowding = use.crowding(join)
     assert (None if crowding is None else crowding.is_certain) is is_crowded
+    making_room = use.crowding(JoinSettings(), is_pool_full=True)
+    assert (making_room is not None and "join.max_table_bytes_per_task" in making_room.text) is (delay_ms != 10_000)
 
 
 def test_an_evicted_example_names_the_other_bound() -> None:
