@@ -37,7 +37,7 @@ SNAPSHOT = 10_699
 ALLOCATED = 31_544
 """Bytes that such a stream has allocated."""
 
-DRAFT_S, LOAD_S = 0.3e-3, 0.7e-3
+DRAFT_S, LOAD_S = 0.06e-3, 0.25e-3
 """CPU of a worker to draft such a stream for a snapshot, and to load it (27 November 2026, two shared cores)."""
 
 TRANSACTION_S = 0.02

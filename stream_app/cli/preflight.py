@@ -167,6 +167,11 @@ def _lanes(config: Config, cluster: _CheckedCluster, found: Mapping[str, TopicIn
             yield Result(Level.WARNING, "lanes", uneven)
         else:
             yield Result(Level.OK, "lanes", f"{text}, at most {most} in each")
+        if config.unknown_streams == "model":
+            beside = (
+                f"a record of {stream} itself would begin a model beside its lanes: set unknown_streams: dead-letter"
+            )
+            yield Result(Level.WARNING, "lanes", beside)
 
 
 def _retention(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:

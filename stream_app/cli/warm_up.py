@@ -140,6 +140,7 @@ def _rehearse(settings: TaskSettings) -> None:
         batch = task.open(examples, labels)
         task.fitting(batch, Room(0, 0))
         task.run(batch)
+    task.core_forms.pack([*task.states(), *task.states()])  # two of each kind are packed together
     restored = Task(0, settings, ("examples", "labels"))
     for state in task.states():
         pending, closed = state.pending_rows(state.pending_arrivals()), state.closed_rows(*state.closed_span())

@@ -170,3 +170,12 @@ def copy_rows(old: Rows, new: Rows, first: int, end: int) -> None:
             old_column += old.rows * size
             new_column += new.rows * new.sizes[column]
         number += count
+
+
+@compiled_without_refcounts
+def copy_spans(sources: Longs, targets: Longs, sizes: Longs) -> None:
+    """Copy so many bytes from each address to another; the owners of the memory must hold it until the end."""
+    for span in range(len(sizes)):
+        values, copies = bytes_at(sources[span]), bytes_at(targets[span])
+        for k in range(sizes[span]):
+            copies[k] = values[k]

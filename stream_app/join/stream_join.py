@@ -131,6 +131,12 @@ class StreamJoin:
         self._counters[Counter.THRESHOLD : Counter.THRESHOLD + 1].view(np.float64)[0] = threshold.value or 0.0
 
     @property
+    def closed_span(self) -> tuple[int, int]:
+        """The number of the first closed id that is remembered, and the number that the next id gets."""
+        first, end = self._counters[Counter.CLOSED_FIRST : Counter.CLOSED_NEXT + 1].tolist()
+        return first, end
+
+    @property
     def sizes(self) -> _TableSizes:
         """What it holds now."""
         counters = self._counters.tolist()

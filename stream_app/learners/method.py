@@ -24,12 +24,31 @@ _CLASS_QUEUES = ((NEGATIVE, "negative"), (POSITIVE, "positive"))
 """The queues of a method that has one for each class, with the prefix of their arrays' names."""
 
 
+Check = Callable[[State, Longs, int], NDArray[np.bool_]]
+"""Says of n learners whether the numbers in their arrays `[n, ...]` are right, given how many rows each queue has,
+int64 `[n, queues]`, and how many it may have."""
+
+
 class StatePart(NamedTuple):
-    """A part of the state: functions that export it, check it and load it."""
+    """A part of the state: functions that export it, check it and load it.
+
+    Attributes:
+        arrays: Returns copies of its arrays.
+        fits: Says whether arrays are the state of such a part.
+        load: Takes over arrays that fit.
+        views: Returns the arrays of it that always have the same shape, not copied.
+        queued: The other arrays, which are rows of queues: the queue, and the field of `Queues`, by name.
+        keeps_places: Whether these rows are those of the ring from its first place on, instead of oldest first.
+        right: Checks what `fits` checks besides types and shapes; None: nothing.
+    """
 
     arrays: Callable[[MethodTables], State]
     fits: Callable[[MethodTables, State], bool]
     load: Callable[[MethodTables, State], None]
+    views: Callable[[MethodTables], State] | None = None
+    queued: Mapping[str, tuple[int, str]] = {}
+    keeps_places: bool = False
+    right: Check | None = None
 
 
 # What most methods do -------------------------------------------------------------------------------------------------
@@ -212,6 +231,11 @@ def _class_queues_fit(tables: MethodTables, arrays: State) -> bool:
     )
 
 
+def _class_queues_right(arrays: State, held: Longs, rows: int) -> NDArray[np.bool_]:
+    capacities = np.asarray(arrays["capacities"], np.int64)
+    return np.asarray(((capacities >= 1) & (held <= capacities) & (capacities <= rows)).all(1))
+
+
 def _load_class_queues(tables: MethodTables, arrays: State) -> None:
     queues = tables.queues
     queues.capacities[...] = arrays["capacities"]
@@ -254,6 +278,12 @@ def _rings_fit(tables: MethodTables, arrays: State) -> bool:
     return True
 
 
+def _rings_right(arrays: State, held: Longs, rows: int) -> NDArray[np.bool_]:
+    firsts, lengths = np.asarray(arrays["firsts"], np.int64), np.asarray(arrays["lengths"], np.int64)
+    inside = (firsts >= 0) & (firsts < rows) & (lengths >= 0) & (lengths <= rows)
+    return np.asarray((inside & (held == np.minimum(firsts + lengths, rows))).all(1))
+
+
 def _load_rings(tables: MethodTables, arrays: State) -> None:
     queues = tables.queues
     queues.firsts[...], queues.lengths[...] = arrays["firsts"], arrays["lengths"]
@@ -277,16 +307,35 @@ def array_part(name: str, path: str) -> StatePart:
     def load(tables: MethodTables, arrays: State) -> None:
         of(tables)[...] = arrays[name]
 
-    return StatePart(lambda tables: {name: of(tables).copy()}, fits, load)
+    return StatePart(lambda tables: {name: of(tables).copy()}, fits, load, lambda tables: {name: of(tables)})
 
 
 CLASS_SIZES = array_part("class_sizes", "state.sizes")
 """float64 `[2]`, the negative class's first."""
 
-QUEUES = StatePart(_class_queue_arrays, _class_queues_fit, _load_class_queues)
+QUEUES = StatePart(
+    _class_queue_arrays,
+    _class_queues_fit,
+    _load_class_queues,
+    lambda tables: {"capacities": tables.queues.capacities},
+    {f"{name}_{column}": (queue, column) for queue, name in _CLASS_QUEUES for column in ("examples", "ids")},
+    right=_class_queues_right,
+)
 """Capacities int64 `[2]`, and of each class, negative first, the examples and ids of its queue, oldest first."""
 
-RINGS = StatePart(_ring_arrays, _rings_fit, _load_rings)
+RINGS = StatePart(
+    _ring_arrays,
+    _rings_fit,
+    _load_rings,
+    lambda tables: {"firsts": tables.queues.firsts, "lengths": tables.queues.lengths},
+    {
+        f"{RING}{name}.{column}": (queue, column)
+        for queue, name in _CLASS_QUEUES
+        for column in ("examples", "ids", "arrivals")
+    },
+    keeps_places=True,
+    right=_rings_right,
+)
 """Of a method with long queues of one capacity: the place of the oldest example and the number of examples int64 `[2]`,
 and of each class, negative first, examples and ids by their places."""
 

@@ -24,6 +24,7 @@ from stream_app.learners.networks.activations import LARGEST
 from stream_app.learners.networks.dense import Training, networks_of
 from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, new_scaler
+from stream_app.learners.stored_state import stored_state
 from stream_app.records import Operation
 
 SEEN = "seen"
@@ -79,6 +80,7 @@ class OnlineLearner:
 
     Attributes:
         array_names: The names of its `arrays`, in order.
+        stored: Where these arrays are in its memory; None: not compiled, or the method does not say it.
     """
 
     def __init__(
@@ -104,6 +106,10 @@ class OnlineLearner:
         inside = (self._descriptor >= self._begin) & (self._descriptor <= self._begin + len(self._block))
         self._inside = np.flatnonzero(inside)  # fields that are addresses in the block
         self.array_names: Sequence[str] = tuple(self.arrays())
+        compiled = self._modules is None
+        self.stored = (
+            stored_state(self._views(), self._own_method, self._layout.spans, self._begin) if compiled else None
+        )
 
     def copy_with(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
         """Return a copy of this learner, which is new and compiled, with other weights.
@@ -186,6 +192,11 @@ class OnlineLearner:
     def descriptor(self) -> Longs | None:
         """For `loop.run`, valid as long as the learner exists; its values change in place. None: not compiled."""
         return self._descriptor if self._modules is None else None
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """The addresses of its block and of what is kept by slot; the second one changes as there are more slots."""
+        return self._begin, int(self._descriptor[self._row_fields[0]]) if self._keeps_rows else 0
 
     @property
     def _keeps_rows(self) -> bool:

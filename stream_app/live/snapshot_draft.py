@@ -9,12 +9,16 @@ it was drafted.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from stream_app.live.position import Anchor
 from stream_app.pipeline.stream_state import StreamState
 from stream_app.snapshot.chunk_records import Chunk
 from stream_app.snapshot.format import BreakerCounts, Entry
 from stream_app.snapshot.segments import Blob, Book
+
+AT_ONCE = 64
+"""Streams that are drafted together before the time is looked at."""
 
 
 class SnapshotDraft:
@@ -24,10 +28,14 @@ class SnapshotDraft:
         book: What the changelog has.
         streams: All streams of the task, in the order of the manifest, as they are at the commit record.
         key: How the keys of new blobs begin.
+        pack: Packs the cores of streams before they are drafted, `CoreForms.pack`.
     """
 
-    def __init__(self, book: Book, streams: Sequence[StreamState], key: str) -> None:
+    def __init__(
+        self, book: Book, streams: Sequence[StreamState], key: str, pack: Callable[[Sequence[StreamState]], None]
+    ) -> None:
         self._book = book
+        self._pack = pack
         self._names = [stream.name for stream in streams]
         self._key = key
         self._left = {stream.name: stream for stream in streams if book.needs(stream)}
@@ -41,19 +49,21 @@ class SnapshotDraft:
     def keep(self, names: Iterable[str]) -> Sequence[Blob]:
         """Draft streams that are about to change, unless they are drafted; return the blobs that are new."""
         left = self._left
-        return [blob for name in names if name in left for blob in self._draft(left.pop(name))]
+        return self._draft([left.pop(name) for name in names if name in left])
 
     def some(self, has_time: Callable[[], bool]) -> Sequence[Blob]:
-        """Draft at least one stream, and more while there is time; return the blobs that are new."""
+        """Draft some streams, and more while there is time; return the blobs that are new."""
         found: list[Blob] = []
         while self._left:
-            found += self._draft(self._left.pop(next(iter(self._left))))
+            found += self._draft([self._left.pop(name) for name in list(islice(self._left, AT_ONCE))])
             if not has_time():
                 break
         return found
 
-    def _draft(self, stream: StreamState) -> Sequence[Blob]:
-        blobs = [one for one in self._book.draft_stream(stream, self._key) if isinstance(one, Blob)]
+    def _draft(self, streams: Sequence[StreamState]) -> Sequence[Blob]:
+        self._pack(streams)
+        listed = [one for stream in streams for one in self._book.draft_stream(stream, self._key)]
+        blobs = [one for one in listed if isinstance(one, Blob)]
         self._unwritten |= {blob.key: blob for blob in blobs}
         return blobs
 

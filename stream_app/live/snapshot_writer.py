@@ -242,7 +242,8 @@ class SnapshotWriter:
         start_s = self._seconds()
         self._ends_purge = self._purges == 1
         self._purges = max(0, self._purges - 1)
-        draft = SnapshotDraft(self._book, task.take_states(), snapshot_key(anchor.sequence, self._purges))
+        key = snapshot_key(anchor.sequence, self._purges)
+        draft = SnapshotDraft(self._book, task.take_states(), key, task.core_forms.pack)
         queue = deque(tombstones_of(self._garbage))
         if self._configuration.settings is not task.settings:
             self._configuration = _Configuration(task.settings, task.settings.to_json())

@@ -66,10 +66,15 @@ def carry_over(own: Pointer, share: float, decided: Number) -> None:
 
 
 class AlertShare:
-    """The scores of one learner on one stream, under a threshold `alerts`."""
+    """The scores of one learner on one stream, under a threshold `alerts`.
+
+    Attributes:
+        address: The address of the state, for `steps.calibrate`; valid as long as this object exists.
+    """
 
     def __init__(self) -> None:
         self._state = np.zeros(_WIDTH)
+        self.address = address_of(self._state)
         self.begin()
 
     def begin(self) -> None:
@@ -77,14 +82,16 @@ class AlertShare:
         self._state[...] = 0.0
         self._state[_WEIGHT] = 1.0
 
-    @property
-    def address(self) -> int:
-        """The address of the state, for `steps.calibrate`; valid as long as this object exists."""
-        return address_of(self._state)
-
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return a copy of the state."""
         return {_NAME: self._state.copy()}
+
+    @staticmethod
+    def are_right(states: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Say of each of n states, float64 `[n, ...]`, whether its numbers can be those of alerts."""
+        scores, weights = states[:, _SCORES:], states[:, _WEIGHT]
+        numbers = (np.isfinite(scores) & (scores >= 0)).all(1) & (weights > 0) & (weights < np.inf)
+        return np.asarray(numbers & (np.abs(states[:, _CARRIED]) <= _MOST_CARRIED))
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Take over the state.
@@ -96,11 +103,6 @@ class AlertShare:
         if state is None or state.shape != self._state.shape or state.dtype != self._state.dtype:
             raise StateError(f"the scores of alerts must be numbers {list(self._state.shape)} by the name {_NAME}")
         numbers = np.asarray(state, np.float64)
-        scores = numbers[_SCORES:]
-        if (
-            not (np.isfinite(scores) & (scores >= 0)).all()
-            or not 0 < numbers[_WEIGHT] < np.inf
-            or not abs(numbers[_CARRIED]) <= _MOST_CARRIED
-        ):
+        if not self.are_right(numbers[None])[0]:
             raise StateError("the scores of alerts must be finite and not negative")
         self._state[...] = numbers

@@ -140,10 +140,15 @@ def _error_at(address: int) -> float:
 
 
 class Calibration:
-    """The calibration of one learner on one stream."""
+    """The calibration of one learner on one stream.
+
+    Attributes:
+        address: The address of the state, for `steps.calibrate`; valid as long as this object exists.
+    """
 
     def __init__(self) -> None:
         self._state = np.zeros(_WIDTH)
+        self.address = address_of(self._state)
         self._state[_WEIGHT] = 1.0
         self._state[_MAP:] = BIN_CENTRES
 
@@ -153,14 +158,15 @@ class Calibration:
         error = float(_error_at(self.address))
         return None if math.isnan(error) else error
 
-    @property
-    def address(self) -> int:
-        """The address of the state, for `steps.calibrate`; valid as long as this object exists."""
-        return address_of(self._state)
-
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return a copy of the state."""
         return {_NAME: self._state.copy()}
+
+    @staticmethod
+    def are_right(states: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Say of each of n states, float64 `[n, ...]`, whether its numbers can be those of a calibration."""
+        numbers = (np.isfinite(states) & (states >= 0)).all(1)
+        return np.asarray(numbers & (states[:, _WEIGHT] != 0) & (states[:, _MAP:] <= 1).all(1))
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Take over the state.
@@ -172,6 +178,6 @@ class Calibration:
         if state is None or state.shape != self._state.shape or state.dtype != self._state.dtype:
             raise StateError(f"a calibration must be numbers {list(self._state.shape)} by the name {_NAME}")
         numbers = np.asarray(state, np.float64)
-        if not (np.isfinite(numbers) & (numbers >= 0)).all() or not numbers[_WEIGHT] or (numbers[_MAP:] > 1).any():
+        if not self.are_right(numbers[None])[0]:
             raise StateError("the numbers of a calibration must be finite and not negative, and its map at most 1")
         self._state[...] = numbers

@@ -259,16 +259,15 @@ class ChangeMonitor:
     Args:
         detector: `hddm`, `ddm`, or `none`, which finds nothing.
         fading: The fading factor of the main window.
+
+    Attributes:
+        address: The address of the state, for `run`; valid as long as this object exists.
     """
 
     def __init__(self, detector: ChangeDetector, fading: float) -> None:
         self._method, self._memory = method_of(detector), memory_of(fading)
         self._state = np.zeros(_STATE_SIZE)
-
-    @property
-    def address(self) -> int:
-        """The address of the state, for `run`; valid as long as this object exists."""
-        return address_of(self._state)
+        self.address = address_of(self._state)
 
     def run(
         self, predicted: NDArray[np.int8], labels: NDArray[np.int8], sums: Doubles, seen: Longs

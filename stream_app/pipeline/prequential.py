@@ -303,6 +303,9 @@ class Prequential:
     Args:
         factors: The fading factor of each window, in (0, 1]; 0.99 in the paper; 1 gives all labels the same weight.
         prevalence_fading: The fading factor of the prevalence, in (0, 1].
+
+    Attributes:
+        address: The address of the sums, for `run`; valid as long as this object exists.
     """
 
     def __init__(self, factors: Sequence[float] = (0.99,), prevalence_fading: float = 1.0) -> None:
@@ -311,6 +314,7 @@ class Prequential:
         self._factors = factors_of(tuple(factors), prevalence_fading)
         self._sums = np.zeros((len(factors), _WIDTH))
         self._sums[:, _WEIGHT:_HISTOGRAMS] = 1.0
+        self.address = address_of(self._sums)
 
     def run(
         self, predicted: NDArray[np.int8], labels: NDArray[np.int8], scores: Floats | None = None
@@ -364,14 +368,15 @@ class Prequential:
         """The figures of the main window."""
         return self.windows()[MAIN_WINDOW]
 
-    @property
-    def address(self) -> int:
-        """The address of the sums, for `run`; valid as long as this object exists."""
-        return address_of(self._sums)
-
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return a copy of the state."""
         return {_NAME: self._sums.copy()}
+
+    @staticmethod
+    def are_right(sums: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Say of each of n sums, float64 `[n, w, ...]`, whether they are finite and not negative."""
+        numbers = (np.isfinite(sums) & (sums >= 0)).all((1, 2))
+        return np.asarray(numbers & ~((sums[:, :, _LABELS] == 0) & sums[:, :, 1:4:2].any(2)).any(1))
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Take over the state.
@@ -384,7 +389,6 @@ class Prequential:
             shape = list(self._sums.shape)
             raise StateError(f"the prequential sums must be numbers {shape} by the name {_NAME}")
         numbers = np.asarray(sums, np.float64)
-        right = bool((np.isfinite(numbers) & (numbers >= 0)).all())
-        if sums.dtype != self._sums.dtype or not right or ((numbers[:, _LABELS] == 0) & numbers[:, 1:4:2].any(1)).any():
+        if sums.dtype != self._sums.dtype or not self.are_right(numbers[None])[0]:
             raise StateError("the prequential sums must be finite and not negative")
         self._sums[...] = numbers

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -160,6 +160,10 @@ class Stream:
         if self.settings.drift is not None:
             self.drift = InputDrift(self.settings.drift, features)
         self._make_room_to_learn()
+
+    def figures(self) -> Iterator[tuple[Prequential, ChangeMonitor, Calibration, AlertShare]]:
+        """Yield what each learner's figures are computed from."""
+        return zip(self.prequential, self.changes, self.calibrations, self.alerts, strict=True)
 
     def drift_from(self, examples: int, labels: int) -> State:
         """Return the state of a drift whose reference begins after these examples and labels; empty without drift."""

@@ -343,12 +343,12 @@ class Streams:
 
     def level(self, batch: InputBatch, which: Integers, level: int, position: int, collector: Collector) -> None:
         """Let these streams, in this order, give up what they hold beyond a level, at a position of the batch."""
-        for number in which.tolist():
-            self._streams[number].make_room(0)  # for what its pending examples become
         count = len(which)
         nothing = np.zeros(count, np.int64)
         marks = np.full(count, position, np.int32)
         segments = Segments(self._joins[which], nothing, nothing, marks[:0], np.full(count, NO_LONG), marks)
+        for segment in wanting(segments)[0].tolist():
+            self._streams[which[segment]].make_room(0)  # for what its pending examples become
         open_records, _, _ = open_of(segments.joins)
         out, learners = output_of(segments, min(MAX_EVICTIONS, open_records)), self._learners[which]
         level_streams(segments, self._row_bytes[which], level, out)

@@ -3,7 +3,7 @@
 Slots, hash tables and heaps depend on where batches were cut, but no result depends on them; they are built again.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,7 @@ from stream_app.errors import StateError
 from stream_app.jit.tables import Span
 from stream_app.join import constants as join
 from stream_app.learners.online import SEEN, OnlineLearner
-from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.batch import OriginalRecord, size_of
-from stream_app.pipeline.calibration import Calibration
-from stream_app.pipeline.degradation import ChangeMonitor
-from stream_app.pipeline.prequential import Prequential
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Side, ThresholdKind
 from stream_app.snapshot.format import Arrays, Columns, by_prefix, named
@@ -72,22 +68,27 @@ class StreamState:
     Args:
         stream: The stream; it must not change while this object is in use.
         has_changed: Whether a record has changed it since the last snapshot.
+
+    Attributes:
+        stream: As given.
+        packed: Its core as a file, if it was packed together with others (`core_forms`).
     """
 
     def __init__(self, stream: Stream, *, has_changed: bool = True) -> None:
         self.name = stream.name
+        self.packed: bytes | None = None
         self.has_changed = has_changed or stream.is_new
         self.is_new = stream.is_new
         self.amended = frozenset(stream.amended)
-        self._stream = stream
+        self.stream = stream
 
     @cached_property
     def _join(self) -> Mapping[str, NDArray[Any]]:
-        return self._stream.join.arrays()
+        return self.stream.join.arrays()
 
     @cached_property
     def _learners(self) -> Sequence[Mapping[str, NDArray[Any]]]:
-        return [dict(learner.arrays()) for learner in self._stream.learners]
+        return [dict(learner.arrays()) for learner in self.stream.learners]
 
     @cached_property
     def _pending(self) -> Longs:
@@ -108,26 +109,26 @@ class StreamState:
         """Return all state except the rows of pending examples and closed ids; what is empty is left out."""
         delays = self._join["delays"].nonzero()[0]
         arrays: Columns = {
-            "features_count": np.array([self._stream.features]),
+            "features_count": np.array([self.stream.features]),
             "counters": self._join["counters"][_KEPT],
             "delays": delays,
             "delay_counts": self._join["delays"][delays],
         }
-        marks = self._stream.open_marks()
+        marks = self.stream.open_marks()
         if marks:
             arrays["marks"] = np.array(marks, np.int64)
-        if self._stream.waiting:
+        if self.stream.waiting:
             waiting = self._slots(join.SlotState.WAITING)
             arrays |= named("waiting.", {name: self._join[name][waiting] for name in _WAITING_COLUMNS})
-            originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
+            originals = [self.stream.waiting[slot] for slot in waiting.tolist()]
             arrays |= named("originals.", _columns_of(originals))
-        if self._stream.drift is not None:
-            arrays |= named("drift.", self._stream.drift.arrays())
-        if self._stream.preparation is not None:
-            arrays |= named("columns.", self._stream.preparation.arrays())
+        if self.stream.drift is not None:
+            arrays |= named("drift.", self.stream.drift.arrays())
+        if self.stream.preparation is not None:
+            arrays |= named("columns.", self.stream.preparation.arrays())
         for number, learner in enumerate(self._learners):
             arrays |= named(f"learner.{number}.", without_seen(learner))
-        for number, parts in enumerate(_figures(self._stream)):
+        for number, parts in enumerate(self.stream.figures()):
             for part in parts:
                 arrays |= named(f"sums.{number}.", part.arrays())
         return arrays
@@ -146,12 +147,11 @@ class StreamState:
         for number, learner in enumerate(self._learners):
             if SEEN in learner:
                 rows[f"{SEEN}.{number}"] = learner[SEEN][slots]
-        return rows | (packed_headers(self._stream.passed.of(slots.tolist())) if self._stream.passed else {})
+        return rows | (packed_headers(self.stream.passed.of(slots.tolist())) if self.stream.passed else {})
 
     def closed_span(self) -> tuple[int, int]:
         """Return the number of the first closed id that is remembered, and the number of the next id to close."""
-        counters = self._join["counters"]
-        return int(counters[join.Counter.CLOSED_FIRST]), int(counters[join.Counter.CLOSED_NEXT])
+        return self.stream.join.closed_span
 
     def closed_rows(self, first: int, end: int) -> Arrays:
         """Return `_CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
@@ -233,14 +233,9 @@ def _load_parts(stream: Stream, parts: Mapping[str, Columns], pending: Columns) 
     for number, learner in enumerate(stream.learners):
         names = learner.array_names if isinstance(learner, OnlineLearner) else list(learner.arrays())
         learner.load(_learner_arrays(names, parts.get(f"learner.{number}", {}), pending, number))
-    for number, figures in enumerate(_figures(stream)):
+    for number, figures in enumerate(stream.figures()):
         for figure in figures:
             figure.load(parts[f"sums.{number}"])
-
-
-def _figures(stream: Stream) -> Iterator[tuple[Prequential, ChangeMonitor, Calibration, AlertShare]]:
-    """Yield what each learner's figures are computed from."""
-    return zip(stream.prequential, stream.changes, stream.calibrations, stream.alerts, strict=True)
 
 
 def without_seen(arrays: Arrays) -> Columns:

@@ -42,7 +42,10 @@ _WASTED_BYTES = 1 << 16
 
 
 def level_of(used: Longs, bound: int) -> int:
-    """Return the largest level with which streams that hold this much fit into the bound, together."""
+    """Return the largest level with which streams that hold this much fit into the bound, together.
+
+    No level is needed if all of it fits; then it is what the largest holds.
+    """
     ascending = np.sort(used)
     left = bound
     for place, size in enumerate(ascending.tolist()):
@@ -50,7 +53,7 @@ def level_of(used: Longs, bound: int) -> int:
         if size > level:
             return int(level)
         left -= size
-    return int(ascending[-1])
+    return int(ascending[-1]) if len(ascending) else bound
 
 
 class _Ahead(NamedTuple):

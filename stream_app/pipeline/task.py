@@ -16,6 +16,7 @@ from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.key_partition import partition_of
 from stream_app.pipeline.batch import InputBatch, open_batch
+from stream_app.pipeline.core_forms import CoreForms
 from stream_app.pipeline.imported_learner import load_import
 from stream_app.pipeline.leftovers import Leftovers, close
 from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
@@ -77,6 +78,7 @@ class Task:
         stopped: The reasons of the streams that are stopped, by stream, the oldest stop first.
         partitions: The number of partitions to which the application moved last; 0: it never moved. From then on, a
             record of a stream that belongs to another partition is a dead letter.
+        core_forms: By which the cores of streams are packed together.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Task:
         self._topics, self._number = topics, partition
         self._limits = _decode_limits(settings)
         self._streams = Streams(settings, hash_key, seed_of)
+        self.core_forms = CoreForms()
         self._changed: set[str] = set()  # since the last snapshot
         self._leftovers: list[Leftovers] = []  # of streams that were reset since the last batch
 
@@ -287,6 +290,10 @@ class Task:
             stream.amended, stream.is_new = set(), False
         return states
 
+    def load_cores(self, names: Sequence[str], cores: Sequence[bytes]) -> int:
+        """Open as many of the first of these streams as can be loaded together, and load them; return how many."""
+        return self.core_forms.load(names, cores, self._streams, self.settings)
+
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
         """Open a stream and load its state from a snapshot; streams come in their order.
 
@@ -304,6 +311,7 @@ class Task:
         load_stream(stream, core, pending, closed)
         self._streams.passed_bytes = max(self._streams.passed_bytes, stream.passed.largest_bytes)
         stream.is_new = False
+        self.core_forms.note(StreamState(stream))
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """Return all model state by `stream/learner/array`, for digests, with what the columns have learned."""

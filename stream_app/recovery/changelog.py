@@ -28,7 +28,7 @@ from stream_app.snapshot.format import (
     parse_snapshots,
 )
 from stream_app.snapshot.kept_snapshots import KeptSnapshots, KeyChunks, key_chunks
-from stream_app.snapshot.segments import load_task
+from stream_app.snapshot.task_loading import load_task
 
 _READ_RECORDS = 50
 """Records of one poll: up to 45 MB."""

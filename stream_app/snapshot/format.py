@@ -18,7 +18,7 @@ manifests lists it.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
@@ -232,28 +232,40 @@ def pack(arrays: Arrays) -> bytes:
 
     The file is written here: the package's own function takes ten times as long for small arrays.
     """
-    header, order = _header(tuple([(name, array.dtype, array.shape) for name, array in arrays.items()]))
+    header, order = header_and_order(tuple([(name, array.dtype, array.shape) for name, array in arrays.items()]))
     return b"".join([header, *[arrays[name].tobytes() for name in order]])
 
 
 @lru_cache(maxsize=1_000)
-def _header(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> tuple[bytes, Sequence[str]]:
+def header_and_order(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> tuple[bytes, Sequence[str]]:
     """Return the header of a file with these arrays, by name, type and shape, and the order of their bytes.
 
     Most streams of a task have arrays of the same shapes, so most headers are those of an earlier stream.
     """
-    header, start = [_METADATA], 0
     # The widest elements come first, so that each array begins at a multiple of the size of its elements.
     sorted_arrays = sorted(arrays, key=lambda array: -array[1].itemsize)
+    texts, start = [], 0
     for name, dtype, shape in sorted_arrays:
         end = start + math.prod(shape) * dtype.itemsize
-        header.append(
-            f'{json.dumps(name)}:{{"dtype":"{_TYPES[dtype]}","shape":{list(shape)},"data_offsets":[{start},{end}]}}'
-        )
+        texts.append(f"{beginning(name, dtype)}{list(shape)}{OFFSETS}[{start},{end}]}}")
         start = end
-    text = f"{{{','.join(header)}}}".encode()
+    return header_with(texts), [name for name, _, _ in sorted_arrays]
+
+
+OFFSETS = ',"data_offsets":'
+"""What comes after the shape of an array in a header."""
+
+
+def beginning(name: str, dtype: np.dtype[Any]) -> str:
+    """Return what a header says of an array before its shape."""
+    return f'{json.dumps(name)}:{{"dtype":"{_TYPES[dtype]}","shape":'
+
+
+def header_with(texts: Iterable[str]) -> bytes:
+    """Return the header with the texts of these arrays, in the order of their bytes."""
+    text = f"{{{','.join([_METADATA, *texts])}}}".encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text, [name for name, _, _ in sorted_arrays]
+    return len(text).to_bytes(8, "little") + text
 
 
 def unpack(content: bytes, where: str) -> Columns:

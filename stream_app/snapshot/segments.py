@@ -9,7 +9,7 @@ its settings have changed, it was reset, or ids were erased.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
@@ -17,21 +17,15 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 
 from stream_app.arrays import Longs
-from stream_app.errors import StateError
 from stream_app.snapshot.format import (
     Arrays,
     Columns,
     Entry,
-    Manifest,
     checksum_of,
     chunks_of,
-    loading,
     named,
     pack,
-    unpack,
-    without_prefix,
 )
-from stream_app.snapshot.row_headers import chosen_rows, with_header_columns
 
 CORE, PENDING, CLOSED, RING = "core", "pending", "closed", "ring"
 
@@ -58,6 +52,8 @@ class Exporting(Protocol):
     has_changed: bool
     is_new: bool
     """Whether the blobs of older snapshots do not belong to it."""
+    packed: bytes | None
+    """Its core as a file, if all that is in no segment was packed before; None: it was not."""
 
     @property
     def amended(self) -> Collection[int]:
@@ -180,16 +176,14 @@ class Book:
         if not stream.has_changed and kept.core is not None:
             return list(kept.listed())
         prefix = f"{key}/{stream.name}"
-        pending = _pending(kept, stream, prefix)
-        start, end = _closed(kept, stream, prefix)
-        core = {
-            **_without_blocks(kept, stream, prefix),
-            **named("pending.", pending),
-            "pending_arrivals": stream.pending_arrivals(),
-            **named("closed.", stream.closed_rows(start, end)),
-            "closed_first": np.array(stream.closed_span()[:1]),
-        }
-        new = Blob.of(stream.name, CORE, 0, f"{prefix}/{CORE}", pack(core))
+        if stream.packed is not None and not kept.pending:
+            _closed(kept, stream, prefix)
+            kept.ring, content = {}, stream.packed
+        else:
+            pending = _pending(kept, stream, prefix)
+            span = _closed(kept, stream, prefix)
+            content = pack(_core(stream, _without_blocks(kept, stream, prefix), pending, span))
+        new = Blob.of(stream.name, CORE, 0, f"{prefix}/{CORE}", content)
         if kept.core is None or kept.core.checksum != new.checksum:
             kept.core = new
         return list(kept.listed())
@@ -207,6 +201,22 @@ class Book:
     def entries(self, streams: Iterable[str]) -> tuple[Entry, ...]:
         """Return what the manifest lists of these streams, all of whose new blobs were written."""
         return tuple(_written(one) for name in streams for one in self._streams[name].listed())
+
+
+def whole_core(stream: Exporting) -> Columns:
+    """Return the core of a stream all of whose rows are in it."""
+    pending = stream.pending_rows(stream.pending_arrivals())
+    return _core(stream, stream.core_state(), pending, stream.closed_span())
+
+
+def _core(stream: Exporting, state: Arrays, pending: Arrays, closed: tuple[int, int]) -> Columns:
+    return {
+        **state,
+        **named("pending.", pending),
+        "pending_arrivals": stream.pending_arrivals(),
+        **named("closed.", stream.closed_rows(*closed)),
+        "closed_first": np.array(stream.closed_span()[:1]),
+    }
 
 
 def _written(listed: Entry | Blob) -> Entry:
@@ -246,6 +256,8 @@ def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
         The numbers of closed ids that are in no segment: the first number, and the number after the last.
     """
     first, end = stream.closed_span()
+    if end < CLOSED_ROWS and not kept.closed:
+        return first, end
     amended = {number // CLOSED_ROWS for number in stream.amended}
     for number in [number for number in kept.closed if (number + 1) * CLOSED_ROWS <= first or number in amended]:
         del kept.closed[number]
@@ -264,7 +276,7 @@ def _without_blocks(kept: _Kept, stream: Exporting, prefix: str) -> Columns:
     core, blocks = dict(stream.core_state()), {}
     rings: dict[str, list[str]] = {}
     for name in core:
-        if _is_ring(name):
+        if is_ring(name):
             rings.setdefault(name.rpartition(".")[0], []).append(name)
     for place, names in enumerate(rings.values()):
         whole = min(len(core[name]) for name in names) // RING_ROWS
@@ -279,85 +291,6 @@ def _without_blocks(kept: _Kept, stream: Exporting, prefix: str) -> Columns:
 
 
 @lru_cache(maxsize=10_000)
-def _is_ring(name: str) -> bool:
+def is_ring(name: str) -> bool:
+    """Say whether an array of a core is a column of a ring."""
     return re.match(r"learner\.\d+\.ring\.", name) is not None
-
-
-class _Loading(Protocol):
-    """The port through which a snapshot fills a new task."""
-
-    stopped: dict[str, str]
-    """The streams that are stopped, with the reasons."""
-    partitions: int
-    """The number of partitions to which the application moved last; 0: it never moved."""
-
-    def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
-        """Add a stream, which continues where the snapshot was taken."""
-
-
-def load_task(task: _Loading, manifest: Manifest, contents: Mapping[str, bytes], where: str) -> Book:
-    """Fill a new task from a snapshot.
-
-    Args:
-        task: A task with the manifest's settings, and without streams.
-        manifest: The list of blobs.
-        contents: The bytes of each entry, by key; their checksums were compared.
-        where: The place that they were read from, for error messages.
-
-    Returns:
-        The book from which the next snapshot is drafted.
-
-    Raises:
-        StateError: A blob is malformed, or does not fit the task.
-    """
-    task.stopped.update(manifest.stopped)
-    task.partitions = manifest.partitions
-    book = Book()
-    parts: dict[str, dict[str, list[Columns]]] = {}
-    for entry in sorted(manifest.entries, key=lambda entry: entry.number):
-        arrays = unpack(contents[entry.key], f"{where}, {entry.key}")
-        parts.setdefault(entry.stream, {CORE: [], PENDING: [], CLOSED: [], RING: []})[entry.kind].append(arrays)
-        arrivals = arrays.get("arrivals")
-        book.remember(entry, None if arrivals is None else arrivals.copy())
-    for stream in dict.fromkeys(entry.stream for entry in manifest.entries):
-        held = parts[stream]
-        if len(held[CORE]) != 1:
-            raise StateError(f"{where}: stream {stream} has {len(held[CORE])} blobs of kind {CORE!r}, not 1")
-        with loading(f"{where}, stream {stream}"):
-            core = _with_blocks(held[CORE][0], held[RING])
-            task.load_stream(stream, *_gathered(core, held[PENDING], held[CLOSED]))
-    return book
-
-
-def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Columns]) -> tuple[Columns, Columns, Columns]:
-    """Return core, pending rows and closed rows of a stream from its blobs: the inverse of `Book.draft`."""
-    own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
-    loose, tail = without_prefix(core, f"{PENDING}."), without_prefix(core, f"{CLOSED}.")
-    rows = _stacked(with_header_columns([*pending, loose]))
-    if not np.array_equal(rows["arrivals"], core["pending_arrivals"]):
-        order = np.argsort(rows["arrivals"], kind="stable")
-        order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]
-        rows = chosen_rows(rows, order)
-    first = int(core["closed_first"][0])
-    remembered = []
-    for segment in closed:
-        skip = max(0, first - int(segment["first"][0]))
-        remembered.append({name: column[skip:] for name, column in segment.items() if name != "first"})
-    return own, rows, _stacked([*remembered, tail])
-
-
-def _with_blocks(core: Columns, blocks: Sequence[Columns]) -> Columns:
-    """Return the core with the blocks of its rings: the inverse of `_without_blocks`."""
-    if not blocks:
-        return core
-    return {
-        name: np.concatenate([*(block[name] for block in blocks if name in block), array]) if _is_ring(name) else array
-        for name, array in core.items()
-    }
-
-
-def _stacked(parts: Sequence[Columns]) -> Columns:
-    """Return the columns of all parts, one part after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[-1]}

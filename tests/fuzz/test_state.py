@@ -6,11 +6,12 @@ compiled code gets has wrong addresses or sizes. (Absurd numbers in the right pl
 distinguished from a model's; they cause absurd predictions, or an error.)
 """
 
+import itertools
 import random
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from stream_app.recovery import changelog
+from stream_app.snapshot import task_loading
 from stream_app.snapshot.format import (
     FORMAT,
     Entry,
@@ -34,8 +36,11 @@ from stream_app.snapshot.format import (
     pack,
     unpack,
 )
-from stream_app.snapshot.segments import Blob, Book, load_task
+from stream_app.snapshot.segments import Blob, Book
+from stream_app.snapshot.task_loading import load_task
+from tests.support.alike_streams import IN_MEMORY, alike_records, alike_settings, busy_task
 from tests.support.rows import columns
+from tests.support.snapshots import exported
 from tests.support.tasks import PARTITION, TOPICS, fixed_input
 
 Loaded = TypeVar("Loaded")
@@ -63,6 +68,9 @@ class Original:
         task = Task(PARTITION, self.settings, TOPICS)
         task.step(columns(examples[:50]), columns(labels[:40]))
         self.more = columns(examples[50:]), columns(labels[40:])
+        self._save(task)
+
+    def _save(self, task: Task) -> None:
         blobs = [blob for blob in Book().draft(task.take_states(), "1") if isinstance(blob, Blob)]
         self.contents = {blob.key: blob.content for blob in blobs}
         self.entries = [blob.entry(number) for number, blob in enumerate(blobs)]
@@ -89,6 +97,15 @@ class Original:
         task = Task(PARTITION, self.settings, TOPICS)
         load_task(task, self.manifest(contents), contents, "changelog[0]")
         return task
+
+
+class Alike(Original):
+    """A valid snapshot of streams that are loaded together, all but the first."""
+
+    def __init__(self, method: str) -> None:
+        self.settings = alike_settings({method: {"method": method, **METHODS[method]}})
+        self.more = alike_records(30, labels=False), alike_records(29, labels=True)
+        self._save(busy_task(self.settings, 30))
 
 
 def _bytes(draw: random.Random, content: bytes) -> bytes:
@@ -207,6 +224,61 @@ def test_damaged_state(originals: list[Original]) -> None:
     assert fates["refused"] > 500
     assert fates["worked with"] > 100
     assert fates["no manifest"] > 1_000
+
+
+def _damages(content: bytes) -> Iterator[bytes]:
+    """Yield the file with each extreme number at the places of short arrays, and at both ends of the others."""
+    for name, array in unpack(content, "original").items():
+        places = range(array.size) if array.size <= 20 else (0, array.size - 1)
+        values = (-1.0, 2.0, 1e9, np.nan, np.inf) if array.dtype.kind == "f" else EXTREMES
+        for place, value in itertools.product(places, values):
+            arrays = unpack(content, "original")
+            limits = None if array.dtype.kind == "f" else np.iinfo(array.dtype)
+            number = value if limits is None else min(max(int(value), int(limits.min)), int(limits.max))
+            arrays[name].reshape(-1)[place] = number
+            yield pack(arrays)
+
+
+@pytest.mark.parametrize("method", ["areba", "relay"])
+def test_each_number_is_checked_together_as_it_is_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One index that is checked only where a stream is loaded alone would let compiled code write anywhere."""
+    original = Alike(method)
+    first, damaged, *_ = original.contents
+    original.entries = original.entries[:2]
+    fates: Counter[str] = Counter()
+    for content in _damages(original.contents[damaged]):
+        found = []
+        for at_once in (256, 0):
+            monkeypatch.setattr(task_loading, "AT_ONCE", at_once)
+            task = _loaded(lambda content=content: original.load({first: original.contents[first], damaged: content}))  # type: ignore[misc]
+            found.append("loaded" if isinstance(task, Task) else task)
+        assert found[0] == found[1]
+        fates["loaded" if found[0] == "loaded" else "refused"] += 1
+    assert min(fates["loaded"], fates["refused"]) > 50
+
+
+def test_damaged_state_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that are loaded together are refused for what they are refused for alone, with the same words."""
+    draw = random.Random(2)
+    originals = [Alike(method) for method in METHODS if method in IN_MEMORY]
+    fates: Counter[str] = Counter()
+    for _ in range(800):
+        original = draw.choice(originals)
+        key = draw.choice(list(original.contents))
+        damage: Callable[[random.Random, bytes], bytes] = draw.choice((_bytes, _arrays, _arrays))
+        contents = {**original.contents, key: damage(draw, original.contents[key])}
+        found = []
+        for at_once in (256, 0):
+            monkeypatch.setattr(task_loading, "AT_ONCE", at_once)
+            found.append(_loaded(lambda original=original, contents=contents: original.load(contents)))  # type: ignore[misc]
+        together, alone = found
+        if isinstance(together, Task) and isinstance(alone, Task):
+            assert exported(together) == exported(alone)
+            _works(together, original)
+        else:
+            assert together == alone
+        fates["loaded" if isinstance(together, Task) else "refused"] += 1
+    assert min(fates["loaded"], fates["refused"]) > 150
 
 
 class _Records:

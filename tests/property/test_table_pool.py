@@ -15,6 +15,7 @@ from stream_app.pipeline.table_pool import level_of
 from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Outcome, Side
 from stream_app.serialization import codec
+from stream_app.snapshot.format import pack
 from stream_app.verify.reference_merge import merge
 from stream_app.verify.reference_state import Dead, Event, ExpectedOutcome, Record
 from tests.oracle_checks import DiffersError, Row, SecondOpinion, rows_of
@@ -171,3 +172,21 @@ def test_the_level_is_the_largest_that_fits(used: list[int], bound: int) -> None
     else:
         assert sum(min(each, level) for each in used) <= bound < sum(min(each, level + 1) for each in used)
         assert level >= bound // len(used)
+
+
+@pytest.mark.parametrize("bound", [9_000, 1 << 17])
+def test_only_the_streams_that_are_named_before_a_batch_change_in_it(bound: int) -> None:
+    """A snapshot under way drafts these before the batch: another one that changed would be stored as it is later."""
+    chosen, examples, labels = fixed_input(400, join=with_pool(bound), delay_ms=300)
+    by_stream = cut_at(sorted([*examples, *labels], key=lambda record: (record.stream, record.time_ms)), [])[0]
+    task, made_room = Task(PARTITION, chosen, TOPICS), set()
+    for first in range(0, 400, 10):
+        batch = [columns(side[first : first + 10]) for side in by_stream]
+        opened = task.open(*batch)
+        named, changing = set(opened.named_streams()), set(task.pool.changing(opened))
+        before = {state.name: pack(state.core_state()) for state in task.states()}
+        task.run(opened)
+        changed = {state.name for state in task.states() if before.get(state.name) != pack(state.core_state())}
+        assert changed <= changing
+        made_room |= changed - named
+    assert made_room

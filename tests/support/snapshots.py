@@ -3,7 +3,8 @@
 from stream_app.config import TaskSettings
 from stream_app.pipeline.task import Task
 from stream_app.snapshot.format import FORMAT, Entry, Manifest, pack
-from stream_app.snapshot.segments import Blob, Book, load_task
+from stream_app.snapshot.segments import Blob, Book
+from stream_app.snapshot.task_loading import load_task
 from tests.support.tasks import PARTITION, TOPICS
 
 
@@ -54,7 +55,9 @@ class Changelog:
     def write(self, task: Task) -> None:
         """Take a snapshot."""
         self.sequence += 1
-        listed = self.book.draft(task.take_states(), str(self.sequence))
+        states = task.take_states()
+        task.core_forms.pack(states)
+        listed = self.book.draft(states, str(self.sequence))
         self.written = [item for item in listed if isinstance(item, Blob)]
         assert not {blob.key for blob in self.written} & self.contents.keys(), "a key was used twice"
         for blob in self.written:

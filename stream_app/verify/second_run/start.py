@@ -22,7 +22,7 @@ from stream_app.snapshot.format import (
     Snapshot,
     join_chunks,
 )
-from stream_app.snapshot.segments import load_task
+from stream_app.snapshot.task_loading import load_task
 from stream_app.verify.second_run.checkpoint import Ended
 
 

@@ -81,7 +81,7 @@ BY_SEEDS: Mapping[str, Mutant] = {
     "stop-unrecorded": Mutant("the breaker stops a stream, but no act says so",
         "stream_app.live.live_task:LiveTask.compute", drop("append"), seed=27),
     "snapshot-stops": Mutant("the stopped streams are not loaded from the snapshot",
-        "stream_app.snapshot.segments:load_task", drop("stopped.update")),
+        "stream_app.snapshot.task_loading:load_task", drop("stopped.update")),
     "growth-followed": Mutant("the number of tasks grows with a topic that was given more partitions",
         "stream_app.backends.progress:partitions_of", without("tasks_of"), seed=2),
     "reset-forgets": Mutant("examples and labels that a stream held when it was reset get no outcome",

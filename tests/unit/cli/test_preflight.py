@@ -105,6 +105,15 @@ def test_lanes_that_lie_unevenly_are_named(cluster: _Cluster, lanes: int, level:
     assert found.text.startswith(f"the {lanes} lanes of clicks are in 2 of 2 partitions")
 
 
+def test_a_model_beside_the_lanes_is_named(cluster: _Cluster) -> None:
+    """A producer that does not know of the lanes would train it, and its labels would look as if they were used."""
+    sections = {"streams": {"clicks": {"lanes": 2}}, "unknown_streams": "model"}
+    config = Config.model_validate({**CONFIG.model_dump(), **sections})
+    found = [result for result in preflight(config, cluster, _fine, _fine) if result.check == "lanes"]
+    assert [result.level for result in found] == [Level.OK, Level.WARNING]
+    assert "a record of clicks itself would begin a model" in found[1].text
+
+
 def test_no_broker(cluster: _Cluster) -> None:
     """Everything else would only repeat that no broker answers, except what concerns this machine."""
     cluster.brokers = 0

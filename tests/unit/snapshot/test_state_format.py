@@ -19,7 +19,8 @@ from stream_app.record_columns import RawRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.snapshot.format import FORMAT, Entry, Manifest
-from stream_app.snapshot.segments import Blob, Book, load_task
+from stream_app.snapshot.segments import Blob, Book
+from stream_app.snapshot.task_loading import load_task
 from tests.support.tasks import settings_of_task
 
 FOLDER = Path(__file__).parents[2] / "golden"

@@ -24,7 +24,7 @@ The study can switch these mechanisms off (`RelayState.mechanisms`); the applica
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import Floats
+from stream_app.arrays import Floats, Longs
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled, inlined
 from stream_app.learners.method import RINGS, Functions, LearningMethod, RunningMethod, State, StatePart, array_part
@@ -263,13 +263,16 @@ def _erased(tables: MethodTables, queue: int, gone: NDArray[np.bool_]) -> None:
 
 def _tallies_fit(tables: MethodTables, arrays: State) -> bool:
     tallies, own = arrays["tallies"], tables.own.tallies
-    if tallies.shape != own.shape or tallies.dtype != np.int64 or tallies.min() < 0:
+    if tallies.shape != own.shape or tallies.dtype != np.int64:
         return False
-    return (
-        int(tallies[ON]) <= 1
-        and int(tallies[STEPS_LEFT]) == 0
-        and all(int(tallies[RECENT + queue]) <= int(arrays["lengths"][queue]) for queue in range(2))
-    )
+    numbers = {name: arrays[name][None] for name in ("tallies", "lengths")}
+    return bool(_tallies_right(numbers, np.zeros((1, 2), np.int64), 0)[0])
+
+
+def _tallies_right(arrays: State, _held: Longs, _rows: int) -> NDArray[np.bool_]:
+    tallies, lengths = np.asarray(arrays["tallies"], np.int64), np.asarray(arrays["lengths"], np.int64)
+    right = (tallies >= 0).all(1) & (tallies[:, ON] <= 1) & (tallies[:, STEPS_LEFT] == 0)
+    return np.asarray(right & (tallies[:, RECENT : RECENT + 2] <= lengths).all(1))
 
 
 def _moments(tables: MethodTables) -> State:
@@ -291,10 +294,11 @@ _MOMENTS = StatePart(
         (arrays[name].shape, arrays[name].dtype) == (own.shape, own.dtype) for name, own in _moments(tables).items()
     ),
     _load_moments,
+    _moments,
 )
 """float64 `[width]` each, by the names of a scaler's arrays, see `learners.moments`."""
 
-_PARTS = (RINGS, _GENERATOR, _MOMENTS, _TALLIES._replace(fits=_tallies_fit), _ERRORS, _SLOPES)
+_PARTS = (RINGS, _GENERATOR, _MOMENTS, _TALLIES._replace(fits=_tallies_fit, right=_tallies_right), _ERRORS, _SLOPES)
 
 
 def relay(settings: LearnerSettings, features: int, seed: bytes, mechanisms: int = ALL_MECHANISMS) -> RunningMethod:
