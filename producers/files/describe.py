@@ -230,8 +230,11 @@ def configuration(found: Description, stream: str, now_ms: int) -> Iterator[str]
     areba = {"method": "areba", "budget": 20, "scaler": "standard"}
     yield from _dumped({"learners": {"areba": areba, "baseline": {"method": "baseline", "scaler": "standard"}}})
     if found.ttl_ms is not None:
-        pending = min(MAX_HELD, max(1_000, _two_digits_up(found.pending * _MARGIN)))
-        yield from _dumped({"join": {"ttl_ms": found.ttl_ms, "max_pending_per_stream": pending}})
+        join = {"ttl_ms": found.ttl_ms}
+        # The default, if it is enough: a file that is sent at once has more examples waiting than its event times say.
+        if (pending := _two_digits_up(found.pending * _MARGIN)) > JoinSettings().max_pending_per_stream:
+            join["max_pending_per_stream"] = min(MAX_HELD, pending)
+        yield from _dumped({"join": join})
 
 
 def _dumped(settings: Mapping[str, Any]) -> Iterator[str]:

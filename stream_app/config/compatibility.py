@@ -23,7 +23,7 @@ _LANES_CHANGE = (
 )
 
 _HOLDS = "holds from now on"
-_PROMOTED = "was promoted, and stays until the threshold of the file changes"
+_PROMOTED = "was promoted, until the file has another one"
 _RESTARTS = "starts again"
 _GROWS = "keeps what was learned; the weights of new features begin at 0"
 _CANNOT_SHRINK = (
@@ -103,7 +103,7 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
         for change in _stream_changes(one, two, now):
             streams_of.setdefault(change, []).append(name)
         if one.threshold == two.threshold != now.threshold:
-            kept_of.setdefault(f"{now.threshold}, and the file has {two.threshold}", []).append(name)
+            kept_of.setdefault(f"{now.threshold} in place of the file's {two.threshold}", []).append(name)
     for change, names in sorted(streams_of.items()):
         (refused if change.is_refused else taken).append(f"{change.text} {_among(names)} {change.outcome}")
     kept = (f"threshold: {text} {_among(names)} {_PROMOTED}" for text, names in sorted(kept_of.items()))

@@ -18,7 +18,17 @@ import numpy as np
 from stream_app.arrays import Integers, Longs
 from stream_app.config import TaskSettings
 from stream_app.config.table_bytes import interval_of, row_bytes
-from stream_app.join.levelling import CLOSED, CLOSED_SHARE, MAX_LABEL_BYTES, fill_allocated, fill_used, open_of
+from stream_app.join.levelling import (
+    CLOSED,
+    CLOSED_SHARE,
+    LATER,
+    MAX_LABEL_BYTES,
+    PENDING,
+    WAITING,
+    fill_allocated,
+    fill_used,
+    open_of,
+)
 from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import Collector
 from stream_app.pipeline.pool_closings import NO_CLOSINGS, Closings
@@ -117,10 +127,16 @@ class TablePool:
     def _largest_row(self, batch: InputBatch) -> int:
         """Return the most bytes of a row that a record of the batch can add, in any stream."""
         merged = batch.merged
-        lengths = np.diff(merged.feature_starts, append=len(merged.features))
-        most = max(int(lengths.max(initial=0)), int(self._streams.dimensions.max(initial=0)))
-        kinds = (self._settings.default_stream, *self._settings.streams.values())
-        return max(max(row_bytes(kind, self._settings, max(most, kind.features or 0))) for kind in kinds)
+        most = int(np.diff(merged.feature_starts, append=len(merged.features)).max(initial=0))
+        rows = self._streams.row_bytes
+        largest = int(np.maximum(rows[:, PENDING], rows[:, WAITING] + rows[:, LATER]).max(initial=0))
+        dimensions = self._streams.dimensions
+        for name in set(batch.named_streams()):
+            number = self._streams.number_of(name)
+            if number < 0 or not dimensions[number]:  # its rows grow with its first example
+                kind = self._settings.of_stream(name)
+                largest = max(largest, *row_bytes(kind, self._settings, max(most, kind.features or 0)))
+        return largest
 
     def changing(self, batch: InputBatch) -> Iterator[str]:
         """Yield the names of the streams that an opened batch can change; names may come twice.

@@ -122,7 +122,7 @@ def test_promote_a_threshold_while_running(kafka: Broker, prefix: str, tmp_path:
         worker.start()
         progress.wait_for_ends({PARTITION: (101, 95)})
         checked = areba(file, "config", "--check")
-        assert "threshold: alerts 0.1, and the file has majority (streams: pumps) was promoted" in checked.stdout
+        assert "threshold: alerts 0.1 in place of the file's majority (streams: pumps) was promoted" in checked.stdout
         assert checked.returncode == 0
         assert worker.stop() == 0
         models = worker.models()[PARTITION]

@@ -141,8 +141,8 @@ class TestChanges:
         same, follows, other = (self.between(tmp_path, files[0], file, promoted) for file in files)
         [kept] = same.kept
         assert kept == (
-            "threshold: probability 0.3, and the file has majority (streams: a) was promoted, and stays until the "
-            "threshold of the file changes"
+            "threshold: probability 0.3 in place of the file's majority (streams: a) was promoted, until the file has "
+            "another one"
         )
         assert not same.taken_over
         assert follows.taken_over == (

@@ -269,8 +269,8 @@ def test_what_commands_say_about_it() -> None:
     pumps.log.run()
     [line, last] = compare(pumps.application).lines()
     assert line == (
-        "stays       threshold: probability 0.25, and the file has score 0.5 (streams: s) was promoted, and stays "
-        "until the threshold of the file changes [task 0]"
+        "stays       threshold: probability 0.25 in place of the file's score 0.5 (streams: s) was promoted, until the "
+        "file has another one [task 0]"
     )
     assert last.startswith("nothing that changes results")
     rebuilt = rebuild(pumps.application, 0, None)

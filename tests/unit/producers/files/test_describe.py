@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from stream_app.config import load
+from stream_app.config.task_settings import JoinSettings
 from stream_app.producers import cli
 from stream_app.producers.files import figures
 from stream_app.producers.files.figures import Delays, Pending
@@ -71,7 +72,7 @@ def test_the_output_is_a_configuration(tmp_path: Path) -> None:
     config = load(path, {})
     assert list(config.streams["pay: ments"].columns) == ["amount", "shop", "vip"]
     assert config.join.ttl_ms == 10 * DAY_MS
-    assert config.join.max_pending_per_stream == 1_000
+    assert config.join.max_pending_per_stream == JoinSettings().max_pending_per_stream, "more wait in a fast replay"
     assert "--retention" in output
 
 
