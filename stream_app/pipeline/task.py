@@ -5,7 +5,6 @@ deterministic: the result depends on the records so far, never on the clock, the
 records were cut into batches.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,6 +18,7 @@ from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.core_forms import CoreForms
 from stream_app.pipeline.imported_learner import load_import
 from stream_app.pipeline.leftovers import Leftovers, close
+from stream_app.pipeline.model_digests import digests_of
 from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
 from stream_app.pipeline.steps.prepare import prepare
@@ -50,9 +50,6 @@ from stream_app.snapshot.format import Columns, loading, named
 from stream_app.snapshot.imported_state import ImportedModel
 from stream_app.snapshot.moved_stream import MovedStream, Repartition
 from stream_app.snapshot.stops import Stop
-
-_BY_SLOT = "seen"
-"""A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
 
 COLUMNS_STATE = "(columns)"
 """Stands for a learner where a digest has what the columns of a stream have learned; no learner has such a name."""
@@ -328,15 +325,7 @@ class Task:
 
     def model_digests(self) -> Mapping[str, str]:
         """Return the SHA-256 of each learner's state by `stream/learner`; the cut of the batches does not matter."""
-        digests: dict[str, hashlib._Hash] = {}
-        for name, array in self.arrays().items():
-            stream, learner, key = name.rsplit("/", 2)
-            if key == _BY_SLOT:
-                continue
-            digest = digests.setdefault(f"{stream}/{learner}", hashlib.sha256())
-            digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return {name: digest.hexdigest() for name, digest in digests.items()}
+        return digests_of(self.arrays())
 
     # Which stream ---------------------------------------------------------------------------------------------------
 
