@@ -37,6 +37,7 @@ _CONSTANTS = (
     "learners/api.py",
     "learners/methods/",
     "learners/registry.py",
+    "pipeline/bound_columns.py",
     "pipeline/preparation/tables.py",
     "serialization/erased_ids.py",
     "serialization/wire_format.py",
