@@ -62,7 +62,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "1 partition, 1 stream, 1 learner": BASE,
         **{
             f"{count} partitions, a stream each": replace(BASE, partitions=count, streams=count)
-            for count in (4, 16, 64)
+            for count in (4, 16, 64, 256)
         },
         **{f"{count:,} streams in 1 partition": replace(BASE, streams=count) for count in (100, 1_000)},
         **{f"{count} learners": replace(BASE, learners=count) for count in (4, 8)},
