@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from study.report.tables import markdown
+from study.report.tables import markdown, with_table
 from study.run.experiment import Run, load_all, runs_of
 from study.run.streams import data_of
 
@@ -87,9 +87,7 @@ def table() -> str:
 
 def main() -> None:
     """Replace the table of the page."""
-    begin, end = "<!-- table -->\n", "\n<!-- end -->"
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    PAGE.write_text(before + begin + table() + end + rest.partition(end)[2], encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), "table", table()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from study.paper import table_figures
 from study.report.claims.check import ALIKE, NEGLIGIBLE
 from study.report.claims.intervals import CONFIDENCE, Doubles, Interval, Verdict, mean_interval, verdict
 from study.report.differences import DEAD_BELOW
-from study.report.tables import markdown
+from study.report.tables import markdown, with_table
 from study.statistics import one_draw
 
 RESULTS = Path(__file__).parent / "results"
@@ -167,9 +167,7 @@ def main() -> None:
     """Replace both tables of the page."""
     text = PAGE.read_text(encoding="utf-8")
     for number, table in enumerate(tables()):
-        begin, end = f"<!-- table {number} -->\n", "\n<!-- end -->"
-        before, _, rest = text.partition(begin)
-        text = before + begin + table + end + rest.partition(end)[2]
+        text = with_table(text, f"table {number}", table)
     PAGE.write_text(text, encoding="utf-8")
 
 

@@ -6,12 +6,12 @@ prevalence and the costs are means over faded labels: a lane counts by how many 
 scores, from delays, or from the course of one lane is unknown of the sum (None): another figure would mislead.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from stream_app.config import Config
+from stream_app.metric_windows import window_of_sums
 from stream_app.records import Metric, MetricWindow
 
 
@@ -93,33 +93,11 @@ def _sum_of_windows(windows: Sequence[MetricWindow], labelled: Sequence[int], pr
         sum(getattr(window, name) for window in windows)
         for name in ("positive_correct", "positive_total", "negative_correct", "negative_total")
     )
-    recall = specificity = gmean = prevalence = precision = f1 = kappa = None
-    if positives > 0.0 and negatives > 0.0:
-        recall, specificity = right / positives, rejected / negatives
-        gmean = math.sqrt(recall * specificity)
-        prevalence = _mean(windows, weights, _prevalence) or 0.0
-        hits, rest = prevalence * recall, 1.0 - prevalence
-        alarms = hits + rest * (1.0 - specificity)
-        precision = hits / alarms if alarms > 0.0 else None
-        f1 = 2.0 * hits / (alarms + prevalence) if prevalence > 0.0 else None
-        chance = prevalence * alarms + rest * (1.0 - alarms)
-        kappa = (hits + rest * specificity - chance) / (1.0 - chance) if chance < 1.0 else None
-    return MetricWindow(
-        fading_factor=fading,
-        recall=recall,
-        specificity=specificity,
-        gmean=gmean,
-        prevalence=prevalence,
-        precision=precision,
-        f1=f1,
-        kappa=kappa,
-        roc_auc=None,
-        average_precision=None,
+    return window_of_sums(
+        fading,
+        (right, positives, rejected, negatives),
+        _mean(windows, weights, _prevalence) or 0.0,
         cost_per_example=_mean(windows, weights, lambda window: window.cost_per_example),
-        positive_correct=right,
-        positive_total=positives,
-        negative_correct=rejected,
-        negative_total=negatives,
     )
 
 

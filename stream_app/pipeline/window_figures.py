@@ -20,6 +20,7 @@ import numpy as np
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Pointer
 from stream_app.join.score_bins import BINS
+from stream_app.metric_windows import window_of_sums
 from stream_app.records import MetricWindow
 
 
@@ -59,31 +60,11 @@ def window_of(fading: float, report: Sequence[float]) -> MetricWindow:
     """Return the figures of a window, whose numbers at a report are by `prequential.REPORT_COLUMNS`."""
     positive_correct, positive_total, negative_correct, negative_total, positives, labels, *others = report
     area, average, costs, costed = others
-    recall = specificity = gmean = prevalence = precision = f1 = kappa = None
-    if positive_total > 0.0 and negative_total > 0.0:
-        recall, specificity = positive_correct / positive_total, negative_correct / negative_total
-        gmean = math.sqrt(recall * specificity)
-        prevalence = positives / labels
-        hits, rest = prevalence * recall, 1.0 - prevalence
-        alarms = hits + rest * (1.0 - specificity)
-        precision = hits / alarms if alarms > 0.0 else None
-        f1 = 2.0 * hits / (alarms + prevalence) if prevalence > 0.0 else None
-        chance = prevalence * alarms + rest * (1.0 - alarms)
-        kappa = (hits + rest * specificity - chance) / (1.0 - chance) if chance < 1.0 else None
-    return MetricWindow(
-        fading_factor=fading,
-        recall=recall,
-        specificity=specificity,
-        gmean=gmean,
-        prevalence=prevalence,
-        precision=precision,
-        f1=f1,
-        kappa=kappa,
+    return window_of_sums(
+        fading,
+        (positive_correct, positive_total, negative_correct, negative_total),
+        positives / labels if labels > 0.0 else 0.0,
         roc_auc=None if math.isnan(area) else area,
         average_precision=None if math.isnan(average) else average,
         cost_per_example=costs / costed if costed > 0.0 else None,
-        positive_correct=positive_correct,
-        positive_total=positive_total,
-        negative_correct=negative_correct,
-        negative_total=negative_total,
     )

@@ -100,3 +100,10 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int =
     marks = ["---" if number < left else "---:" for number in range(len(headings))]
     lines = [headings, marks, *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines] + [""]
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """Return the text of a page with another table between the comment `<!-- NAME -->` and the next `<!-- end -->`."""
+    begin, end = f"<!-- {name} -->\n", "\n<!-- end -->"
+    before, _, rest = page.partition(begin)
+    return before + begin + table + end + rest.partition(end)[2]

@@ -20,6 +20,7 @@ OPEN_TO_ALL = frozenset(
         "record_columns",
         "key_partition",
         "lanes",
+        "metric_windows",
         "errors",
         "terminal",
         "log_lines",
@@ -45,6 +46,7 @@ PURE = frozenset(
         "record_columns",
         "key_partition",
         "lanes",
+        "metric_windows",
         "errors",
         "task_state",
     }
