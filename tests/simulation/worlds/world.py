@@ -28,7 +28,7 @@ from stream_app.errors import (
 )
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.progress_records import Act
+from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Side
 from stream_app.serialization import codec
@@ -401,9 +401,8 @@ class World:
         """Return an act of retention that is faster than a task, or than its snapshots; the last records are left."""
         number = self.draw.randrange(self.shape.partitions)
         last = {place: rows[-1].offset for place in self.input_places(number) if (rows := self.read(place))}
-        has_committed = self.read(TopicPartition(self.config("w1").topics.progress, number))
-        if not any(last.values()) or not has_committed or number in self.lost:
-            return None  # a new application starts with the first record that exists
+        if not any(last.values()) or number in self.lost or not self._has_committed(number):
+            return None
 
         def act() -> None:
             self.lost.add(number)
@@ -413,6 +412,11 @@ class World:
                 self.broker.delete_before(place, before)
 
         return act
+
+    def _has_committed(self, number: int) -> bool:
+        """Say whether a task has committed offsets; until then, it starts at the first record that exists."""
+        progress = self.read(TopicPartition(self.config("w1").topics.progress, number))
+        return any(isinstance(codec.decode_one(row.value or b""), Commit) for row in progress)
 
     def _want_reset(self) -> Callable[[], None] | None:
         """Return an act that asks for the reset of a stream, as if its model had learned nonsense."""
