@@ -196,8 +196,9 @@ def for_labels_page(finished: Finished) -> list[str]:
     ]
     return [
         (
-            "RELAY is not among these methods. It keeps 500 examples of each class, or 2,000 as `relay_2000`, and learns"
-            f" a correction while it keeps the example. On the same stream, repetitions 0 to {measured.seeds - 1}"
+            "RELAY is not among these methods. It keeps 500 examples of each class, or 2,000 as `relay_2000`, and"
+            " learns a correction while it keeps the example. On the same stream,"
+            f" repetitions 0 to {measured.seeds - 1}"
             " ([selective.md](../selective.md) has more streams, and more methods):"
         ),
         "",
