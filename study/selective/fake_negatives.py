@@ -101,18 +101,18 @@ def _run(
     for k in range(len(codes)):
         example = features[slots[k]]
         if codes[k] == _PREDICT:
-            score = _predict(network, example)
+            score = score_of(network, example)
             threshold = share[0] if by_share and 0.0 < share[0] < 0.5 else 0.5
             classes[k] = 1 if score > threshold else 0
             share[0] *= DECAY
-            _learn(network, example, 0, score)
+            take_step(network, example, 0, score)
         elif (codes[k] == _LEARN or codes[k] == _CORRECT) and labels[k] == 1:
             share[0] += 1.0 - DECAY
-            _learn(network, example, 1, _predict(network, example))
+            take_step(network, example, 1, score_of(network, example))
 
 
 @compiled
-def _predict(network: _Network, example: NDArray[np.float32]) -> float:
+def score_of(network: _Network, example: NDArray[np.float32]) -> float:
     """Return P(class 1); leave the units' values in `hidden`."""
     weights, hidden = network.parameters, network.hidden
     biases = len(example) * HIDDEN
@@ -128,7 +128,7 @@ def _predict(network: _Network, example: NDArray[np.float32]) -> float:
 
 
 @compiled
-def _learn(network: _Network, example: NDArray[np.float32], label: int, score: float) -> None:
+def take_step(network: _Network, example: NDArray[np.float32], label: int, score: float) -> None:
     """Take a step on the example that was predicted last, with the weight of its class."""
     weight = (1.0 + score) * (1.0 if label == 1 else 1.0 - score)
     error = weight * (score - label)

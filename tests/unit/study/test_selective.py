@@ -17,7 +17,7 @@ from study.run.checked import BATCH_EXAMPLES, answer
 from study.run.experiment import Checks, Run, parse
 from study.run.runs import START_MS, TOPICS, same_seed, settings_of
 from study.selective.__main__ import main
-from study.selective.fake_negatives import HIDDEN, FakeNegatives, _learn, _predict
+from study.selective.fake_negatives import HIDDEN, FakeNegatives, score_of, take_step
 from study.selective.methods import AREBA_20, METHODS, RELAY, ChecksAndLate, OneLearner, seed_of_method
 from study.selective.policies import POLICIES, CheckedAlerts, LabelPolicy, Late
 from study.selective.report import MODELS_PAGE, PAGE, Measured, for_labels_page, models_table, tables
@@ -132,11 +132,11 @@ def test_fake_negatives_follow_the_gradient_of_the_weighted_loss(label: int) -> 
     data = synthetic(_small(1))
     method = FakeNegatives(False, data, bytes(range(32)))
     network, example = method._network, data.features[0]
-    score = _predict(network, example)
+    score = score_of(network, example)
     weight = (1.0 + score) if label else (1.0 - score) * (1.0 + score)
 
     def loss() -> float:
-        p = _predict(network, example)
+        p = score_of(network, example)
         return float(-weight * np.log(p if label else 1.0 - p))
 
     expected = []
@@ -149,7 +149,7 @@ def test_fake_negatives_follow_the_gradient_of_the_weighted_loss(label: int) -> 
         network.parameters[place] = own
         expected.append((around[0] - around[1]) / 2e-6)
     before = network.parameters.copy()
-    _learn(network, example, label, _predict(network, example))
+    take_step(network, example, label, score_of(network, example))
     assert network.gradient == pytest.approx(np.array(expected), abs=1e-6)
     moved = np.abs(network.gradient) > 1e-4
     assert moved.sum() > HIDDEN
