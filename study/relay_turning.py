@@ -78,7 +78,7 @@ def with_former(scores: Mapping[str, Score], former: Mapping[str, Score]) -> Map
 
 
 def lines_of(scores: Mapping[str, Score]) -> Iterator[str]:
-    """Yield two Markdown tables: the means of `NAMES` on each stream, and how RELAY compares with each of the others."""
+    """Yield two Markdown tables: the means of `NAMES` on each stream, and how RELAY compares with each."""
     yield f"| stream: end, average | {' | '.join(NAMES)} |"
     yield f"| --- |{' --- |' * len(NAMES)}"
     for name, own in scores.items():
