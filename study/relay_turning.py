@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stream_app.config import LearnerSettings
 from stream_app.learners.factory import build
 from stream_app.terminal import say
-from study.relay import BETTER, WORSE, Score, read_results, verdicts, write_results
+from study.relay import BETTER, WORSE, Score, learners_of, read_results, verdicts, write_results
 from study.relay_unseen import operations_of, predicted_by
 from study.report.scores import curves_of
 from study.turning_streams import KINDS, turning_stream
@@ -27,6 +27,9 @@ from study.unseen_streams import AREBA_20, Made
 RESULTS = Path(__file__).with_name("results") / "relay_turning.csv"
 BEFORE = RESULTS.with_name("relay_turning_before.csv")
 """The figures, and those of RELAY when its feature gates knew all kept examples together and not the newest alone."""
+
+DEVELOPMENT = RESULTS.with_name("relay_turning_development.csv")
+"""What was tried, on streams of seeds from 1000 on."""
 
 REPETITIONS = 10
 
@@ -98,12 +101,24 @@ def lines_of(scores: Mapping[str, Score]) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def lines_of_development(scores: Mapping[str, Score], learners: Sequence[str]) -> Iterator[str]:
+    """Yield a Markdown table of what was tried: the means over the streams, and those of the hyperplane and STAGGER."""
+    yield "| end, average | mean | hyperplane, 1 % | hyperplane, 5 % | stagger, 1 % | stagger, 5 % |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    means = {name: np.stack(own).mean(axis=1) for name, own in scores.items()}
+    columns = [np.mean(list(means.values()), axis=0)]
+    columns += [own for name, own in means.items() if name.startswith(("hyperplane", "stagger"))]
+    for place, learner in enumerate(learners):
+        cells = ["{:.3f}, {:.3f}".format(*own[:, place]) for own in columns]
+        yield f"| {learner} | {' | '.join(cells)} |"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m study.relay_turning", description=(__doc__ or "").split("\n", 1)[0]
     )
-    parser.add_argument("command", choices=("run", "report"))
+    parser.add_argument("command", choices=("run", "report", "development"))
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="repetitions of a stream")
     parser.add_argument("--before", type=Path, default=BEFORE, help="the CSV file of RELAY before")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the figures")
@@ -115,7 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(f"{name}: {given.repetitions}")
         write_results(scores, given.results, list(LEARNERS))
         return 0
-    for line in lines_of(with_former(read_results(given.results), read_results(given.before))):
+    if given.command == "development":
+        lines = lines_of_development(read_results(DEVELOPMENT), learners_of(DEVELOPMENT))
+    else:
+        lines = lines_of(with_former(read_results(given.results), read_results(given.before)))
+    for line in lines:
         say(line)
     return 0
 
