@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks import codec, cold_start, learners, metrics_cost, opening, way
-from benchmarks.kafka import rebalances, restarts, scaling, snapshots, worker
+from benchmarks.kafka import latency, rebalances, restarts, scaling, snapshots, worker
 from benchmarks.rows import Row
 from stream_app.terminal import Terminal
 
@@ -28,6 +28,7 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "opening": opening.rows,
     "metrics": metrics_cost.rows,
     "worker": worker.rows,
+    "latency": latency.rows,
     "scaling": scaling.rows,
     "cold start": cold_start.rows,
     "snapshots": snapshots.rows,

@@ -41,10 +41,10 @@ def faster(name: str, d: int, ours_us: float, reference_us: float, times: float)
     return Row(name, d, ours_us, reference_us, ratio, f">= {times:g}x faster", ratio >= times)
 
 
-def at_most(name: str, d: int, ours_us: float, reference_us: float, times: float) -> Row:
+def at_most(name: str, d: int, ours_us: float, reference_us: float, times: float, unit: str = "us") -> Row:
     """Return a row whose target is a time: at most this many times that of the reference."""
     ratio = ours_us / reference_us
-    return Row(name, d, ours_us, reference_us, ratio, f"<= {times:g}x its time", ratio <= times)
+    return Row(name, d, ours_us, reference_us, ratio, f"<= {times:g}x its time", ratio <= times, unit)
 
 
 def below(name: str, d: int, figure: float, unit: str, most: float) -> Row:

@@ -14,7 +14,8 @@ from benchmarks.peers.measurement import cpu_s
 from benchmarks.way import fraud
 from ops.keeper import KeptProcess
 from ops.local_kafka.cluster import LocalKafka
-from stream_app.backends.base import LogReader, TopicPartition
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.following import LogFollower
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.config import Config
@@ -44,18 +45,22 @@ class Watched(NamedTuple):
     Attributes:
         examples: The topic of the examples.
         labels: The topic of the labels.
-        key_of: Returns the key of the records with an id.
+        key_of: Returns the key of the records of a stream with an id.
         output: The output topic.
         ids_of: Returns the ids of records of the output topic.
         answers_labels: Whether the outputs answer labels; otherwise they answer examples.
+        streams: The streams that get the records in turns.
+        partitions: Of the output topic.
     """
 
     examples: str
     labels: str
-    key_of: Callable[[str], bytes]
+    key_of: Callable[[str, str], bytes]
     output: str
     ids_of: Callable[[RawRecords], Sequence[str]]
     answers_labels: bool
+    streams: Sequence[str] = (STREAM,)
+    partitions: int = 1
 
 
 class Latency(NamedTuple):
@@ -86,11 +91,15 @@ def outcomes_of(config: Config) -> Watched:
 
 def joins_of(inputs: tuple[str, str], output: str) -> Watched:
     """Return what a program reads that joins by key, and its joined records, which answer labels."""
-    return Watched(*inputs, str.encode, output, _keys, answers_labels=True)
+    return Watched(*inputs, _id_key, output, _keys, answers_labels=True)
 
 
-def _stream_key(_: str) -> bytes:
-    return STREAM.encode()
+def _stream_key(stream: str, _: str) -> bytes:
+    return stream.encode()
+
+
+def _id_key(_: str, id_: str) -> bytes:
+    return id_.encode()
 
 
 def _decoded_ids(records: RawRecords) -> Sequence[str]:
@@ -110,8 +119,9 @@ def latency(kafka: LocalKafka, process: KeptProcess, watched: Watched) -> Latenc
     """
     seen: dict[str, float] = {}
     stop = threading.Event()
-    with closing(KafkaCluster(kafka.bootstrap_servers).reader(TopicPartition(watched.output, 0))) as reader:
-        thread = threading.Thread(target=_read, args=(reader, watched, seen, stop))
+    starts = {TopicPartition(watched.output, number): 0 for number in range(watched.partitions)}
+    with closing(KafkaCluster(kafka.bootstrap_servers).follow(starts)) as follower:
+        thread = threading.Thread(target=_read, args=(follower, watched, seen, stop))
         thread.start()
         try:
             meter = _CpuMeter(process.pid, kafka.pid(1))
@@ -151,8 +161,9 @@ def _send_at_rate(servers: str, watched: Watched, seen: dict[str, float], meter:
     with closing(KafkaSender(servers, {"linger.ms": "2"})) as sender:
         stream = fraud(int(RATE * LATENCY_S))
         ids = [f"e{number}" for number in range(len(stream.labels))]
-        values = encode_examples(STREAM, ids, stream.examples)
-        _await_probe(sender, watched, seen, encode_examples(STREAM, [_PROBE], stream.examples[:1])[0])
+        streams = [watched.streams[number % len(watched.streams)] for number in range(len(ids))]
+        values = [encode_examples(streams[n], [ids[n]], stream.examples[n : n + 1])[0] for n in range(len(ids))]
+        _await_probe(sender, watched, seen, encode_examples(streams[0], [_PROBE], stream.examples[:1])[0])
         sent: dict[str, float] = {}
         begin, late = time.monotonic(), int(RATE * _LABEL_DELAY_S)
         for number, value in enumerate(values):
@@ -164,10 +175,11 @@ def _send_at_rate(servers: str, watched: Watched, seen: dict[str, float], meter:
             answered = ids[max(number - late, 0)] if watched.answers_labels else ids[number]
             sent[answered] = time.monotonic()
             now_ms = int(time.time() * 1000)
-            sender.send(watched.examples, watched.key_of(ids[number]), value, now_ms)
+            sender.send(watched.examples, watched.key_of(streams[number], ids[number]), value, now_ms)
             if number >= late:
-                label = codec.encode(Label(STREAM, ids[number - late], int(stream.labels[number - late])))
-                sender.send(watched.labels, watched.key_of(ids[number - late]), label, now_ms)
+                own, id_ = streams[number - late], ids[number - late]
+                label = codec.encode(Label(own, id_, int(stream.labels[number - late])))
+                sender.send(watched.labels, watched.key_of(own, id_), label, now_ms)
         meter.mark()
         sender.flush(_LIMIT_S)
     return sent
@@ -175,9 +187,9 @@ def _send_at_rate(servers: str, watched: Watched, seen: dict[str, float], meter:
 
 def _await_probe(sender: KafkaSender, watched: Watched, seen: dict[str, float], example: bytes) -> None:
     """Send one example with its label, and wait until the program has answered, so that it is running."""
-    now_ms = int(time.time() * 1000)
-    sender.send(watched.examples, watched.key_of(_PROBE), example, now_ms)
-    sender.send(watched.labels, watched.key_of(_PROBE), codec.encode(Label(STREAM, _PROBE, 0)), now_ms)
+    now_ms, stream = int(time.time() * 1000), watched.streams[0]
+    sender.send(watched.examples, watched.key_of(stream, _PROBE), example, now_ms)
+    sender.send(watched.labels, watched.key_of(stream, _PROBE), codec.encode(Label(stream, _PROBE, 0)), now_ms)
     sender.flush(_LIMIT_S)
     deadline = time.monotonic() + _LIMIT_S
     while _PROBE not in seen:
@@ -186,11 +198,10 @@ def _await_probe(sender: KafkaSender, watched: Watched, seen: dict[str, float], 
         time.sleep(_POLL_S)
 
 
-def _read(reader: LogReader, watched: Watched, seen: dict[str, float], stop: threading.Event) -> None:
+def _read(follower: LogFollower, watched: Watched, seen: dict[str, float], stop: threading.Event) -> None:
     """Record when each output could be read."""
     while not stop.is_set():
-        fetched = reader.poll(1000, _POLL_S)
-        if fetched is not None:
+        for fetched in follower.poll(1000, _POLL_S):
             now = time.monotonic()
             for id_ in watched.ids_of(fetched.records):
                 seen[id_] = now
