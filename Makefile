@@ -113,6 +113,7 @@ study-quick: setup ## run a part of the study, up to 10 repetitions each, and co
 		--results .local/study-quick/results/relay.csv
 	$(BIN)/python -m study report $(QUICK) $(QUICK_ONCE) --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
+	$(BIN)/python -m pytest -q tests/unit/study/test_selective.py
 
 reference: setup ## write docs/reference.md and asyncapi.yaml from the code
 	$(BIN)/python -m ops.reference

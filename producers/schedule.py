@@ -2,7 +2,7 @@
 
 All streams begin at the same event time, except streams with times of their own, which keep their distances. Each ends
 with a pair of `advance` marks, one on either topic, after all its records; their `time_ms` and timestamp are the
-stream's last event time.
+stream's last event time. A pair closes at most `join.max_closings_per_record` examples (100,000) that still wait.
 
 The rows of a stream are made piece by piece and sorted outside of memory, so a replay may have any length.
 """

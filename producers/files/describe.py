@@ -10,7 +10,9 @@ from typing import Any
 import yaml
 
 from stream_app.backends.retention import LATE_MS, date, duration
-from stream_app.config.task_settings import MAX_HELD, JoinSettings
+from stream_app.config import Config
+from stream_app.config.table_bytes import pending_bytes
+from stream_app.config.task_settings import MAX_PENDING, JoinSettings
 from stream_app.config.values import DAY_MS, MAX_MS
 from stream_app.producers.files.cells import TimeUnit, class_text
 from stream_app.producers.files.figures import ColumnFigures, Delays, Kind, Pending
@@ -227,19 +229,32 @@ def configuration(found: Description, stream: str, now_ms: int) -> Iterator[str]
     """
     yield from (f"# {line}".rstrip() for line in _comments(found, stream, now_ms))
     yield from _dumped({"application": {"id": "my-app", "instance": "worker-1"}})
-    yield "streams:"
-    yield f"  {yaml.safe_dump({stream: {}}, allow_unicode=True, width=10_000).strip().removesuffix(' {}')}"
-    yield "    learning_rate: 0.01"
-    yield from (f"    {line}" for line in _value_lines(found.proposal))
     areba = {"method": "areba", "budget": 20, "scaler": "standard"}
-    yield from _dumped({"learners": {"areba": areba, "baseline": {"method": "baseline", "scaler": "standard"}}})
+    model = [
+        "streams:",
+        f"  {yaml.safe_dump({stream: {}}, allow_unicode=True, width=10_000).strip().removesuffix(' {}')}",
+        "    learning_rate: 0.01",
+        *(f"    {line}" for line in _value_lines(found.proposal)),
+        *_dumped({"learners": {"areba": areba, "baseline": {"method": "baseline", "scaler": "standard"}}}),
+    ]
+    yield from model
     yield from _challengers(found.classes)
     if found.ttl_ms is not None:
-        join = {"ttl_ms": found.ttl_ms}
-        # The default, if it is enough: a file that is sent at once has more examples waiting than its event times say.
-        if (pending := _two_digits_up(found.pending * _MARGIN)) > JoinSettings().max_pending_per_stream:
-            join["max_pending_per_stream"] = min(MAX_HELD, pending)
-        yield from _dumped({"join": join})
+        yield from _dumped({"join": _join(found.ttl_ms, found.pending, model)})
+
+
+def _join(ttl_ms: int, pending: int, model: Sequence[str]) -> Mapping[str, int]:
+    """Return settings of the join with which so many examples may wait, for the streams and learners of these lines."""
+    join = {"ttl_ms": ttl_ms}
+    # The defaults, if they are enough: a file that is sent at once has more examples waiting than its event times say.
+    if (recommended := _two_digits_up(pending * _MARGIN)) > JoinSettings().max_pending_per_stream:
+        join["max_pending_per_stream"] = min(MAX_PENDING, recommended)
+        config = Config.model_validate({**yaml.safe_load("\n".join(model)), "join": join}, context={})
+        settings = config.task_settings()
+        needed = max(pending_bytes(stream, settings) for stream in settings.streams.values())
+        if needed > settings.join.max_table_bytes_per_task:
+            join["max_table_bytes_per_task"] = _two_digits_up(needed)
+    return join
 
 
 def _challengers(classes: Mapping[int, int]) -> Iterator[str]:
@@ -305,7 +320,7 @@ def _time_comments(found: Description, first_ms: int, now_ms: int) -> Iterator[s
         p50, p99 = delays.quantile(0.5), delays.quantile(0.99)
         early = f"; {delays.early:,} labels come before their examples" if delays.early else ""
         yield f"delays of labels: p50 {duration(p50)}, p99 {duration(p99)}, max {duration(delays.largest)}{early}"
-        evicted = f", of which join keeps {MAX_HELD:,}" if found.pending > MAX_HELD else ""
+        evicted = f", of which join keeps {MAX_PENDING:,}" if found.pending > MAX_PENDING else ""
         yield f"examples that wait for labels at a time: at most {found.pending:,}{evicted}"
     span_ms, ttl_ms = found.end_ms - first_ms, found.ttl_ms
     fits = span_ms <= LATE_MS * RETENTION_SHARE

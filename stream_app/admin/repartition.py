@@ -31,7 +31,7 @@ from stream_app.pipeline.task import Task
 from stream_app.progress_records import ARRIVAL, CONFIGURATION, REPARTITION, STOP, Act, Commit
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.moved_stream import MovedStream, Repartition
-from stream_app.snapshot.parts import in_parts, whole_acts
+from stream_app.snapshot.parts import MAX_CHARACTERS, in_parts, whole_acts
 from stream_app.snapshot.stops import Stop
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _TRANSACTION_CHARACTERS = 8_000_000
 """Text of the acts that one transaction writes; a stream with more has a transaction of its own."""
+
+_SURELY_FITS_BYTES = 20_000_000
+"""The state of a stream that has allocated less surely fits into an act, waiting labels included."""
 
 
 def repartition(application: Application, partitions: int, *, dry_run: bool = False) -> Iterator[str]:
@@ -160,7 +163,8 @@ class _Mover:
         """Refuse to move tasks that cannot be moved exactly.
 
         Raises:
-            StateError: Inputs wait, a stream is not where its key belongs, or a reset waits for the next batch.
+            StateError: Inputs wait, a stream is not where its key belongs or too large, or a reset waits for the next
+                batch.
         """
         lines = list(chain.from_iterable(map(self._problems, numbers)))
         if lines:
@@ -186,6 +190,16 @@ class _Mover:
             )
         if task.reset_records:
             yield f"task {number}: its next batch closes what a reset has left; start a worker and send a record first"
+        for name in task.leaving(self._move.after):
+            if task.stream(name).allocated_bytes < _SURELY_FITS_BYTES:
+                continue
+            if (characters := len(task.moved(name).text())) > MAX_CHARACTERS:
+                sizes = task.stream(name).join.sizes
+                yield (
+                    f"task {number}: stream {name!r} is too large to move: with {sizes.pending:,} pending examples and "
+                    f"{sizes.closed:,} closed ids, its state has {characters:,} characters, and an act has at most "
+                    f"{MAX_CHARACTERS:,}"
+                )
 
     def plan(self, number: int) -> str:
         """Return the line of a dry run about an old task."""

@@ -26,7 +26,7 @@ def reset(application: Application, stream: str, task: int | None, *, dry_run: b
     run only yields the lines.
 
     Raises:
-        ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.
+        ConfigurationError: The task has no such stream, or the next transaction cannot take what the resets leave open.
         StateError: Workers run, another command has started, or the task cannot be rebuilt; nothing was written.
         UnknownOutcomeError: The broker did not answer in time.
     """
@@ -67,13 +67,19 @@ def _leftovers(known: Task | None, number: int, stream: str) -> tuple[Leftovers,
 
     Raises:
         _NoSuchStreamError: The task has no such stream.
-        ConfigurationError: Earlier resets already fill the next transaction.
+        ConfigurationError: The next transaction cannot take what the resets leave open.
     """
     names = known.stream_names if known is not None else ()
     if known is None or stream not in names:
         there = ", ".join(f"{name!r}" for name in names) or "none yet"
         raise _NoSuchStreamError(f"task {number} has no stream {stream!r}; it has {there}")
     left, features = Leftovers.of(known.stream(stream)), known.stream(stream).features
+    if left.records > MAX_HELD:
+        raise ConfigurationError(
+            f"stream {stream!r} of task {number} has {left.records:,} pending examples and waiting labels, and one "
+            f"transaction closes at most {MAX_HELD:,}. Start a worker, let pairs of `advance` marks close the oldest, "
+            f"{known.settings.join.max_closings_per_record:,} each, stop the worker, and then reset this stream"
+        )
     if known.reset_records and known.reset_records + left.records > MAX_HELD:
         raise ConfigurationError(
             f"task {number}: its next batch must close {known.reset_records:,} records of streams that were reset "

@@ -19,8 +19,9 @@ from stream_app.backends.retention import age_risk, deleted_text, duration, rete
 from stream_app.cli.checks import group_rights
 from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.cli.schemas import with_schemas
-from stream_app.config import Config
+from stream_app.config import Config, JoinSettings
 from stream_app.config.memory_bound import bound_of
+from stream_app.config.table_bytes import pending_bytes
 from stream_app.errors import ArebaError
 from stream_app.jit.cache import base_folder, is_read_only
 from stream_app.lost_markers.output_logs import deleted_outputs
@@ -103,7 +104,7 @@ def preflight(
     else:
         yield from _topics(config, cluster, found)
     if len(found) == len(config.topics):
-        for check in (_lanes, _retention, _unread, _rights, _reads, check_tasks, _clock, _memory):
+        for check in (_lanes, _retention, _unread, _rights, _reads, check_tasks, _clock, _memory, _tables):
             yield from _guarded(check, config, cluster, found)
     yield from _consumer(try_consumer)
     yield from _identity(config, cluster, try_transaction)
@@ -295,6 +296,25 @@ def _memory(config: Config, _: _CheckedCluster, found: Mapping[str, TopicInfo]) 
     needed, (limit, who) = bound.total(tasks), memory_limit_bytes()
     text = f"a worker with all {tasks} tasks takes at most {needed >> 20:,} MB; {who} has {limit >> 20:,} MB"
     yield Result(Level.WARNING if needed > limit else Level.OK, "memory", text)
+
+
+def _tables(config: Config, _: _CheckedCluster, __: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Check that the tables of a task have room for the pending examples for which the default was raised."""
+    settings = config.task_settings()
+    join, streams = settings.join, dict(settings.streams)
+    if settings.unknown_streams == "model":
+        streams["(default)"] = settings.default_stream
+    if join.max_pending_per_stream <= JoinSettings().max_pending_per_stream or not streams:
+        return
+    needed, name = max((pending_bytes(stream, settings), name) for name, stream in streams.items())
+    text = (
+        f"{join.max_pending_per_stream:,} pending examples of stream {name!r} count {needed:,} bytes; "
+        f"join.max_table_bytes_per_task is {join.max_table_bytes_per_task:,}"
+    )
+    if needed > join.max_table_bytes_per_task:
+        yield Result(Level.WARNING, "tables", f"{text}: they would be evicted before")
+    else:
+        yield Result(Level.OK, "tables", text)
 
 
 def _consumer(try_consumer: Callable[[], None]) -> Iterator[Result]:

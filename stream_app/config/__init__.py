@@ -21,6 +21,7 @@ from stream_app.config.settings import BreakerSettings, Config
 from stream_app.config.task_settings import (
     MAX_HELD,
     MAX_HELD_BYTES,
+    MAX_PENDING,
     ChangeDetector,
     Corrections,
     JoinSettings,
@@ -36,6 +37,7 @@ __all__ = [
     "DEFAULT",
     "MAX_HELD",
     "MAX_HELD_BYTES",
+    "MAX_PENDING",
     "METHODS",
     "METHOD_FACTS",
     "MIN_WINDOW_EXAMPLES",

@@ -77,6 +77,11 @@ def row_bytes(stream: StreamSettings, settings: TaskSettings, features: int) -> 
     return RowBytes(slot + closed + _COPIES * passed_bytes(settings), slot + LABEL_BYTES, closed + TABLE_BYTES)
 
 
+def pending_bytes(stream: StreamSettings, settings: TaskSettings) -> int:
+    """Return what all pending examples of a stream count at `join.max_pending_per_stream`, without unknown features."""
+    return settings.join.max_pending_per_stream * row_bytes(stream, settings, stream.features or 0).pending
+
+
 def interval_of(bound: int) -> int:
     """Return the number of records between two levellings of a pool with this bound.
 

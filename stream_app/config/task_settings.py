@@ -117,10 +117,10 @@ PassHeaders: TypeAlias = Annotated[
 
 
 MAX_HELD = 200_000
-"""Most examples, or labels, of one stream that may wait.
+"""Most output records of a transaction, which takes at most ten seconds; and most labels of a stream that may wait."""
 
-One record may close all of them, in one transaction of at most ten seconds.
-"""
+MAX_PENDING = 10_000_000
+"""Most examples of one stream that may wait; docs/scale.md says what five million take."""
 
 MAX_HELD_BYTES = 1 << 26
 """Most bytes of the waiting labels of one stream, as dead letters, for the same reason."""
@@ -139,6 +139,8 @@ class JoinSettings(Settings):
         max_waiting_per_stream: Most labels that wait for examples; above it, the oldest becomes a dead letter.
         max_waiting_bytes_per_stream: Most bytes of the waiting labels: keys, values, headers, and 256 for each label
             (the headers of a dead letter); above it, the oldest becomes a dead letter.
+        max_closings_per_record: Most examples and labels that one record closes because they have expired, or a pair of
+            `advance` marks because of its time; the next records of the stream close the rest.
         max_closed_per_stream: Most closed examples that are remembered, to detect duplicates and late labels; above it,
             the example that was closed first is forgotten.
         max_table_bytes_per_task: Most bytes of what the join holds for all streams of a task together: pending
@@ -155,9 +157,10 @@ class JoinSettings(Settings):
 
     ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = 30 * DAY_MS
     max_clock_lead_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 3_600_000
-    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD)] = 100_000
+    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=MAX_PENDING)] = 100_000
     max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD)] = 10_000
     max_waiting_bytes_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD_BYTES)] = MAX_HELD_BYTES
+    max_closings_per_record: Annotated[Integer, Field(ge=2, le=MAX_HELD)] = 100_000
     max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
     max_table_bytes_per_task: Annotated[Integer, Field(ge=1, le=1 << 50)] = 1 << 28
     closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 60 * DAY_MS

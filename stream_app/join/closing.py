@@ -9,6 +9,8 @@ import numpy as np
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import (
+    ADVANCED_KIND,
+    ADVANCED_LABEL,
     EVICTED_KIND,
     ORPHAN_LABEL,
     POOL_KIND,
@@ -43,9 +45,9 @@ from stream_app.records import (
 
 @inlined_without_refcounts
 def close_before(
-    state: JoinArrays, out: JoinOutput, limit: Number, position: Number, kind: np.uint8, cause: np.uint8
-) -> None:
-    """Close all open ids with a timestamp below the limit, in order of (timestamp, arrival) over both heaps.
+    state: JoinArrays, out: JoinOutput, limit: Number, position: Number, kind: np.uint8, cause: np.uint8, most: Number
+) -> Number:
+    """Close open ids with a timestamp below the limit, in order of (timestamp, arrival) over both heaps.
 
     Args:
         state: The stream.
@@ -54,8 +56,12 @@ def close_before(
         position: The position that causes it.
         kind: `UNLABELLED_KIND`: they have expired; `ADVANCED_KIND`: a pair of marks closes them.
         cause: The cause for waiting labels.
+        most: How many it may close.
+
+    Returns:
+        How many more it might have closed; 0: some may be left.
     """
-    while True:
+    while most > 0:
         pending = state.counters[Counter.PENDING] > 0 and state.times[state.pending_heap[0]] < limit
         waiting = state.counters[Counter.WAITING] > 0 and state.times[state.waiting_heap[0]] < limit
         if pending and (not waiting or is_before(state, state.pending_heap[0], state.waiting_heap[0])):
@@ -63,7 +69,20 @@ def close_before(
         elif waiting:
             close_waiting_label(state, out, state.waiting_heap[0], position, cause)
         else:
-            return
+            break
+        most -= 1
+    return most
+
+
+@inlined_without_refcounts
+def close_advanced(state: JoinArrays, out: JoinOutput, position: Number, most: Number) -> Number:
+    """Close what `advance` marks close and have not closed yet, as `close_before` does."""
+    limit = state.counters[Counter.ADVANCED_BELOW]
+    if limit > 0:
+        most = close_before(state, out, limit, position, ADVANCED_KIND, ADVANCED_LABEL, most)
+        if most > 0:
+            state.counters[Counter.ADVANCED_BELOW] = 0
+    return most
 
 
 @inlined_without_refcounts

@@ -30,6 +30,8 @@ class Counter(IntEnum):
         WAITING_BYTES: Bytes that the waiting labels would have as dead letters.
         THRESHOLD_KIND: The `ThresholdKind` in force.
         THRESHOLD: The number of the threshold in force, as the bits of a float64.
+        ADVANCED_BELOW: `advance` marks close what has a timestamp below this, and more of that was open than they could
+            close; 0: they have closed all of it.
     """
 
     STREAM_TIME = 0
@@ -51,6 +53,7 @@ class Counter(IntEnum):
     WAITING_BYTES = 16
     THRESHOLD_KIND = 17
     THRESHOLD = 18
+    ADVANCED_BELOW = 19
 
 
 COUNTERS = len(Counter)
@@ -71,6 +74,7 @@ class Setting(IntEnum):
         EVERY_EXAMPLES: Examples between two reports, besides those of labels; 0: only those of labels.
         KEY_LOW: The lower half of the key of the hash table, as the bits of an integer.
         KEY_HIGH: The upper half.
+        MAX_CLOSINGS: The most examples and labels that one record, or pair of `advance` marks, closes by their times.
     """
 
     LIFE_MS = 0
@@ -84,6 +88,7 @@ class Setting(IntEnum):
     EVERY_EXAMPLES = 8
     KEY_LOW = 9
     KEY_HIGH = 10
+    MAX_CLOSINGS = 11
 
 
 SETTINGS = len(Setting)

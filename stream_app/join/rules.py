@@ -3,8 +3,10 @@
 For each record of a stream, in merge order (`apply_record`):
 
 1. Stream time becomes the largest timestamp so far.
-2. `close_before`: what has expired (timestamp + TTL + clock lead < stream time) is closed, by timestamp, then by
-   arrival: a pending example as `unlabelled`, a waiting label as the dead letter orphan-label.
+2. What is due is closed, by timestamp, then by arrival: a pending example as `unlabelled`, a waiting label as the dead
+   letter orphan-label. `close_advanced`: what an earlier pair of `advance` marks has left; then `close_before`: what
+   has expired (timestamp + TTL + clock lead < stream time). Both together close at most `Setting.MAX_CLOSINGS`; what
+   is due beyond that stays open, as if it were not due, and is closed by the next records.
 3. `forget_expired_ids`: closed ids older than their own TTL are forgotten.
 4. The record is applied. `_apply_example`: the example is predicted, then one of `_close_late_example`,
    `_join_with_waiting_label` and `_wait_for_label`; or it repeats an earlier example, `_repeat_example`.
@@ -26,6 +28,7 @@ import numpy as np
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.closing import (
+    close_advanced,
     close_before,
     close_pending_example,
     close_waiting_label,
@@ -374,7 +377,8 @@ def apply_record(state: JoinArrays, batch: JoinInput, position: Number, out: Joi
     state.counters[Counter.STREAM_TIME] = max(state.counters[Counter.STREAM_TIME], time)
     state.counters[Counter.ARRIVALS] += 1
     limit = state.counters[Counter.STREAM_TIME] - state.settings[Setting.LIFE_MS]
-    close_before(state, out, limit, position, UNLABELLED_KIND, EXPIRED_LABEL)
+    most = close_advanced(state, out, position, state.settings[Setting.MAX_CLOSINGS])
+    close_before(state, out, limit, position, UNLABELLED_KIND, EXPIRED_LABEL, most)
     forget_expired_ids(state)
     if is_example:
         _apply_example(state, batch, out, row, position, limit)

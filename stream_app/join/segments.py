@@ -19,11 +19,10 @@ from stream_app.jit.memory import (
     prefetch,
     prefetch_all,
 )
-from stream_app.join.closing import close_before
+from stream_app.join.closing import close_advanced
 from stream_app.join.constants import (
-    ADVANCED_KIND,
-    ADVANCED_LABEL,
     COUNTERS,
+    MAX_EVICTIONS,
     MAX_PREFETCHED_BYTES,
     NO_ANSWER,
     OUTPUT_KINDS,
@@ -68,7 +67,8 @@ def wanting(segments: Segments) -> tuple[Integers, int]:
 def _find_wanting(segments: Segments, wants: Bytes) -> int:
     """Mark the streams that have no room for their records; return the most closings that there can be in all.
 
-    What is pending or waits can close, and each record can close itself and one that it meets.
+    What is pending or waits can close, as far as records and marks may close it, and each record can close itself and
+    one that it meets.
     """
     closings, last = 0, len(segments.joins) - 1
     for segment in range(last + 1):
@@ -77,7 +77,8 @@ def _find_wanting(segments: Segments, wants: Bytes) -> int:
         descriptor = longs_at(segments.joins[segment])
         counters = longs_at(descriptor[JoinField.FIXED])
         rows = segments.ends[segment] - segments.starts[segment]
-        closings += counters[Counter.PENDING] + counters[Counter.WAITING] + 2 * rows
+        most = (rows + 1) * (counters[COUNTERS + Setting.MAX_CLOSINGS] + MAX_EVICTIONS)
+        closings += min(counters[Counter.PENDING] + counters[Counter.WAITING], most) + 2 * rows
         wants[segment] = (
             counters[Counter.FREE] < rows
             or descriptor[JoinField.RING] < _wanted_ring_rows(counters, rows)
@@ -151,8 +152,9 @@ def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOut
     for at in range(segments.starts[segment], segments.ends[segment]):
         apply_record(state, batch, segments.positions[at], out)
     if segments.advances[segment] != NO_LONG:
-        limit = segments.advances[segment] + 1
-        close_before(state, out, limit, segments.marks[segment], ADVANCED_KIND, ADVANCED_LABEL)
+        limit = max(state.counters[Counter.ADVANCED_BELOW], segments.advances[segment] + 1)
+        state.counters[Counter.ADVANCED_BELOW] = limit
+        close_advanced(state, out, segments.marks[segment], state.settings[Setting.MAX_CLOSINGS])
         add_report(state, out, segments.marks[segment])
     free_slots(state, out, segment)
     for kind in range(OUTPUT_KINDS):

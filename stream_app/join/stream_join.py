@@ -96,6 +96,7 @@ class StreamJoin:
             settings.max_waiting_bytes_per_stream,
             every_examples,
             *struct.unpack("<2q", hash_key),
+            settings.max_closings_per_record,
         )
         self._counters[Counter.STREAM_TIME] = -1
 

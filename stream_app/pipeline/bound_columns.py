@@ -1,15 +1,17 @@
 """The columns of a batch that decide how large its outputs can be, see `transaction_bounds`."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_app.arrays import NO_LONG, Bytes, Integers, Longs
 from stream_app.pipeline.batch import InputBatch
-from stream_app.records import MarkKind, Side
+from stream_app.records import Mark, MarkKind, Side
+from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
 
 _LATEST = np.iinfo(np.int64).max
-"""Later than any event time."""
+"""The latest event time that there can be."""
 
 
 class BatchColumns(NamedTuple):
@@ -20,12 +22,14 @@ class BatchColumns(NamedTuple):
         streams: int32, of both sides: the task's number of the stream; -1: unknown.
         sizes: int64, of both sides: bytes as a dead letter.
         closes: int64, of both sides, empty if there are no marks: a mark closes times below this.
+        erased: int64, of both sides, empty if there are no marks: the number of ids that an `erase` mark names.
     """
 
     kinds: tuple[Bytes, Bytes]
     streams: tuple[Integers, Integers]
     sizes: tuple[Longs, Longs]
     closes: tuple[Longs, Longs]
+    erased: tuple[Longs, Longs]
 
 
 def columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> BatchColumns:
@@ -35,7 +39,11 @@ def columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> BatchCo
         (one.kinds, two.kinds),
         (_streams(batch, Side.EXAMPLES, numbers[0]), _streams(batch, Side.LABELS, numbers[1])),
         batch.sizes,
-        (_closes(batch, Side.EXAMPLES), _closes(batch, Side.LABELS)),
+        (
+            _of_marks(batch, Side.EXAMPLES, NO_LONG, _closed_below),
+            _of_marks(batch, Side.LABELS, NO_LONG, _closed_below),
+        ),
+        (_of_marks(batch, Side.EXAMPLES, 0, _erased), _of_marks(batch, Side.LABELS, 0, _erased)),
     )
 
 
@@ -49,12 +57,18 @@ def _streams(batch: InputBatch, side: Side, numbers: Integers) -> Integers:
     return streams
 
 
-def _closes(batch: InputBatch, side: Side) -> Longs:
+def _of_marks(batch: InputBatch, side: Side, otherwise: int, value: Callable[[Mark], int]) -> Longs:
+    """Return what a function says of the marks of a side, by row; empty if there are no marks."""
     decoded = batch.decoded[side]
-    closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
+    column = np.full(len(decoded.kinds) if decoded.marks else 0, otherwise, np.int64)
     for row, mark in decoded.marks.items():
-        if mark.kind is MarkKind.ADVANCE:
-            closes[row] = min(int(mark.time_ms or 0), _LATEST - 1) + 1
-        elif mark.kind is MarkKind.ERASE:
-            closes[row] = _LATEST
-    return closes
+        column[row] = value(mark)
+    return column
+
+
+def _closed_below(mark: Mark) -> int:
+    return min(int(mark.time_ms or 0), _LATEST - 1) + 1 if mark.kind is MarkKind.ADVANCE else NO_LONG
+
+
+def _erased(mark: Mark) -> int:
+    return len(mark.digests or "") // DIGEST_CHARACTERS if mark.kind is MarkKind.ERASE else 0

@@ -55,6 +55,7 @@ KEPT_COUNTERS = (
     join.Counter.CORRECTED_POSITIVES,
     join.Counter.THRESHOLD_KIND,
     join.Counter.THRESHOLD,
+    join.Counter.ADVANCED_BELOW,
 )
 """The counters that a snapshot has; the others count slots and buckets of the table."""
 

@@ -1,18 +1,19 @@
 """How much of a batch fits into one transaction: an upper bound of the outputs of its first records.
 
-The number of input records is no bound: a record that advances the time of its stream can close all open ids of the
-stream. The bound for the first n records of a merged sequence is the sum of
+The number of input records is no bound: a record that advances the time of its stream can close up to
+`join.max_closings_per_record` open ids of the stream. The bound for the first n records of a merged sequence is the sum
+of
 
 1. the outputs of each of these records itself: its predictions, and one outcome or dead letter; for each stream, the
    metrics that this many labels can cause, and the metrics of `advance` marks;
-2. for each stream of these records, the outputs of open ids that expire by the largest of their times, are closed by an
-   `advance` mark (which is taken for the second of its pair) or by an `erase` mark (which may name all of them), or
-   must make room for the records;
+2. for each stream of these records, the outputs of open ids that expire by the largest of their times or are closed by
+   an `advance` mark (which is taken for the second of its pair), no more than so many records and marks may close;
+   those that an `erase` mark names; and those that must make room for the records;
 3. what all streams give up where the pool of the task may be levelled (`pipeline.table_pool`).
 
 The bound grows with n, so the longest sequence that fits is found by bisection. Where a batch is cut changes no result,
-so the bound may be too large; it is never too small. It reads the counters of each stream, and its heaps only if all
-open ids of these streams together would not fit.
+so the bound may be too large; it is never too small. It reads the counters of each stream, and its heaps only if what
+these could close together would not fit.
 """
 
 from typing import NamedTuple
@@ -65,7 +66,8 @@ class Room(NamedTuple):
 
 TRANSACTION = Room(MAX_HELD, MAX_HELD_BYTES)
 """The room of a transaction of all tasks: a million small records took 7.8 s on two busy cores, of the ten seconds that
-a transaction may take. The outputs of a single record are not cut: at most all that is open in one stream."""
+a transaction may take. The outputs of a single record are not cut: its stream's `join.max_closings_per_record` and
+`MAX_EVICTIONS` examples and labels, besides its own."""
 
 
 class Costs(NamedTuple):
@@ -97,7 +99,7 @@ class _StreamTable(NamedTuple):
 
 
 class _Touched(NamedTuple):
-    """The first records of a batch by stream; int64 `[s]`: their numbers, their times, and the marks' times."""
+    """The first records of a batch by stream; int64 `[s]`: their numbers and times, and the marks' times and ids."""
 
     examples: Longs
     labels: Longs
@@ -106,6 +108,7 @@ class _Touched(NamedTuple):
     first: Longs
     last: Longs
     below: Longs
+    erased: Longs
 
 
 @inlined_without_refcounts
@@ -163,6 +166,7 @@ def _touch(
             if stream >= 0:
                 touched.below[stream] = max(touched.below[stream], below)
                 touched.marks[stream] += 1
+                touched.erased[stream] += columns.erased[0][row] if example else columns.erased[1][row]
             records += learners
             size += learners * costs.metric
             continue
@@ -195,8 +199,8 @@ def _closed(
 ) -> tuple[int, int]:
     """Bound the outputs of open ids that these records close, and the metrics, in records and bytes.
 
-    Without `looks`, all open ids of a stream count; with it, those that the heaps say can close. Beyond `left` records
-    the count stops, and is too small.
+    Without `looks`, all open ids of a stream count that so many records could close; with it, those that the heaps say
+    can close. Beyond `left` records the count stops, and is too small.
     """
     records, size = 0, 0
     for stream in range(len(table.joins)):
@@ -212,24 +216,29 @@ def _closed(
         records += reports * table.learners[stream]
         size += reports * table.learners[stream] * costs.metric
         pending, waiting = counters[Counter.PENDING], counters[Counter.WAITING]
+        due = (examples + labels + touched.marks[stream]) * counters[COUNTERS + Setting.MAX_CLOSINGS]
         if not looks:
-            records += pending + waiting
-            size += pending * costs.outcome + counters[Counter.WAITING_BYTES] + waiting * costs.letter
+            most = due + MAX_EVICTIONS * (examples + labels) + touched.erased[stream]
+            records += min(pending + waiting, most)
+            size += min(pending, most) * costs.outcome + min(waiting, most) * costs.letter
+            size += counters[Counter.WAITING_BYTES]
             continue
         state = view_of(descriptor)
         limit = max(touched.last[stream], counters[Counter.STREAM_TIME]) - counters[COUNTERS + Setting.LIFE_MS]
-        below = max(limit, touched.below[stream])
+        below = max(limit, touched.below[stream], counters[Counter.ADVANCED_BELOW])
         gone, _ = _expired(state, state.pending_heap, pending, below, left)
         room = counters[COUNTERS + Setting.MAX_PENDING] - pending
-        gone = min(pending, gone + min(max(0, examples - room), MAX_EVICTIONS * examples))
+        evicted = min(max(0, examples - room), MAX_EVICTIONS * examples)
+        gone = min(pending, min(gone, due) + evicted + touched.erased[stream])
         records += gone
         size += gone * costs.outcome
         if waiting:
             late = examples if touched.first[stream] < limit else 0
             gone, gone_bytes = _expired(state, state.waiting_heap, waiting, below, left)
-            forced = late + min(
-                max(0, waiting + labels - counters[COUNTERS + Setting.MAX_WAITING]), MAX_EVICTIONS * labels
-            )
+            if gone > due:  # the oldest of them, whose bytes are not known
+                gone, gone_bytes = due, counters[Counter.WAITING_BYTES]
+            crowd = max(0, waiting + labels - counters[COUNTERS + Setting.MAX_WAITING])
+            forced = late + touched.erased[stream] + min(crowd, MAX_EVICTIONS * labels)
             excess = (
                 counters[Counter.WAITING_BYTES]
                 + touched.label_bytes[stream]
@@ -268,6 +277,7 @@ def _bound(
         np.full(streams, np.iinfo(np.int64).max),
         np.full(streams, NO_LONG),
         np.full(streams, NO_LONG),
+        np.zeros(streams, np.int64),
     )
     records, size = _touch(batch, count, columns, table, settings, costs, touched)
     left = room.records - records

@@ -17,6 +17,9 @@ PART_CHARACTERS = 120_000
 _MAX_PARTS = 1_000
 """More than the settings of 100,000 streams with sixteen learners each need."""
 
+MAX_CHARACTERS = _MAX_PARTS * PART_CHARACTERS
+"""Of the text of an act."""
+
 
 def in_parts(act: Act) -> tuple[Act, ...]:
     """Cut an act into parts; the first has the sequence of the act, the others have the sequences after it.
@@ -26,7 +29,7 @@ def in_parts(act: Act) -> tuple[Act, ...]:
     """
     texts = [act.text[start : start + PART_CHARACTERS] for start in range(0, max(1, len(act.text)), PART_CHARACTERS)]
     if len(texts) > _MAX_PARTS:
-        raise StateError(f"a text of {len(act.text):,} characters is longer than {_MAX_PARTS * PART_CHARACTERS:,}")
+        raise StateError(f"a text of {len(act.text):,} characters is longer than {MAX_CHARACTERS:,}")
     return tuple(
         replace(act, sequence=act.sequence + number, text=text, part=number, parts=len(texts))
         for number, text in enumerate(texts)

@@ -117,7 +117,10 @@ class InProcess:
         self._send(self.config.topics.labels, name, value, time_ms)
 
     def end_stream(self, stream: str) -> None:
-        """Close the pending examples of a stream and publish its metrics: send a pair of `advance` marks."""
+        """Close the pending examples of a stream and publish its metrics: send a pair of `advance` marks.
+
+        It closes at most `join.max_closings_per_record`: if more are pending, call it again.
+        """
         for name in self.config.names_of(stream):
             mark = encode(Mark(name, MarkKind.ADVANCE, time_ms=self._time_ms), self._wire_format)
             for topic in (self.config.topics.examples, self.config.topics.labels):

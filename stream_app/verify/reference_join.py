@@ -12,12 +12,12 @@ from typing import TypeVar
 from stream_app.config import StreamSettings, TaskSettings, threshold_of
 from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.key_partition import partition_of
-from stream_app.records import Cause, Example, Header, Label, Mark, MarkKind, Reason, Side
+from stream_app.records import Cause, Example, Header, Label, Mark, MarkKind, Reason
 from stream_app.serialization.erased_ids import cut_digests
 from stream_app.serialization.label_causes import explained
 from stream_app.verify.reference_columns import costs_of, identity_of
 from stream_app.verify.reference_drift import StreamDrift
-from stream_app.verify.reference_ends import end_all
+from stream_app.verify.reference_ends import EXPIRED, close_advanced, close_until, end_all
 from stream_app.verify.reference_headers import passed
 from stream_app.verify.reference_pool import level_if_due
 from stream_app.verify.reference_refusals import refused
@@ -314,19 +314,10 @@ class ReferenceJoin:
         return stream.time_ms - time_ms - self.settings.join.life_ms
 
     def expire(self, stream: ReferenceStream) -> None:
-        """Close what has expired by stream time, and forget what was closed long ago."""
-        self.close_until(
-            stream, stream.time_ms - self.settings.join.life_ms - 1, Cause.EXPIRED_EXAMPLE, Cause.EXPIRED_LABEL
-        )
+        """Close what marks have left and what has expired by stream time; forget what was closed long ago."""
+        most = close_advanced(self, stream, self.settings.join.max_closings_per_record)
+        close_until(self, stream, stream.time_ms - self.settings.join.life_ms - 1, EXPIRED, most)
         stream.forget_until(stream.time_ms - self.settings.join.closed_ttl_ms - 1)
-
-    def close_until(self, stream: ReferenceStream, time_ms: int, of_examples: Cause, of_labels: Cause) -> None:
-        """Close everything with a timestamp up to this one, the oldest first."""
-        while (oldest := stream.oldest_until(time_ms)) is not None:
-            if oldest[0] is Side.EXAMPLES:
-                self.close_oldest_example(stream, of_examples)
-            else:
-                self.bury_oldest_label(stream, of_labels)
 
     def close_oldest_example(self, stream: ReferenceStream, cause: Cause) -> None:
         """Close the oldest pending example."""
@@ -364,7 +355,8 @@ class ReferenceJoin:
         elif mark.kind is MarkKind.DECIDE:
             stream.decide_by(threshold_of(mark.threshold_kind, mark.threshold))
         elif stream.is_second_mark(record.side, mark.time_ms or 0, self.settings.join.max_open_marks_per_stream):
-            self.close_until(stream, mark.time_ms or 0, Cause.ADVANCED_EXAMPLE, Cause.ADVANCED_LABEL)
+            stream.advanced_ms = max(mark.time_ms or 0, stream.advanced_ms or 0)
+            close_advanced(self, stream, self.settings.join.max_closings_per_record)
             if stream.examples:
                 self.report(stream)
 

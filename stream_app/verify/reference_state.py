@@ -231,7 +231,8 @@ class ReferenceStream:
 
     `begun` is the number of labels that there had been when each learner began. `decided` counts the predictions of
     each learner under the threshold in force. `closed` is in order of closing.
-    `earlier_examples` were predicted before the last reset.
+    `earlier_examples` were predicted before the last reset. `advanced_ms` is the time of a pair of `advance` marks that
+    has not closed everything up to it yet.
     """
 
     name: str
@@ -248,6 +249,7 @@ class ReferenceStream:
     waiting_bytes: int = 0
     closed: OrderedDict[str, Closed] = field(default_factory=OrderedDict)
     open_marks: list[tuple[Side, int]] = field(default_factory=list)
+    advanced_ms: int | None = None
     labelled: int = 0
     examples: int = 0
     unlabelled: int = 0

@@ -31,11 +31,13 @@ class DueLabel(NamedTuple):
         number: The number of its example.
         label: The class.
         revision: 1 for a correction.
+        checked: Whether a check shows it.
     """
 
     number: int
     label: int
     revision: int
+    checked: bool = False
 
 
 def labels_of(
@@ -51,7 +53,7 @@ def labels_of(
         checked_at: The number of the example after which predicted positives of this batch are checked.
     """
     if predicted == 1 or number < checks.labelled_examples:
-        yield checked_at, DueLabel(number, truth, 0)
+        yield checked_at, DueLabel(number, truth, 0, checked=True)
         return
     complaint, timeout = checks.complaint_examples, checks.timeout_examples
     if truth == 1 and complaint is not None and complaint <= timeout:

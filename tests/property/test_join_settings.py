@@ -179,6 +179,89 @@ def test_a_shorter_ttl_closes_the_rest_with_the_next_record() -> None:
     assert [outcomes_of(result) for result in run_changed(long, parts)] == [[], ["unlabelled"] * 20]
 
 
+def run_relayed(join: JoinSettings, parts: Sequence[Sequence[Record]]) -> list[Outputs]:
+    """Run each part against the reference join, with a restore after it."""
+    chosen = settings_of(join)
+    task, opinion, changelog = (
+        Task(PARTITION, chosen, TOPICS),
+        SecondOpinion(chosen, TOPICS, PARTITION),
+        Changelog(chosen),
+    )
+    results = []
+    for part in parts:
+        examples, labels = ([one for one in part if one.side is side] for side in Side)
+        results.append(check(opinion, task, (examples, labels)))
+        task = changelog.relay(task)
+    return results
+
+
+def pair(offset: int, to_ms: int, time_ms: int) -> list[Record]:
+    """Return a pair of `advance` marks."""
+    mark = Mark("a", MarkKind.ADVANCE, time_ms=to_ms)
+    return [record(side, offset, time_ms, mark) for side in Side]
+
+
+THREE = JoinSettings(ttl_ms=1_000, max_clock_lead_ms=0, max_closings_per_record=3)
+
+
+def test_what_has_expired_is_closed_in_steps() -> None:
+    """A record that closed five million examples would be a transaction of minutes; what is left may still join."""
+    first = [*(example(number, 1) for number in range(8)), label(100, 1), label(101, 1)]
+    results = run_relayed(
+        THREE,
+        [
+            first,
+            [example(10, 5_000)],
+            [label(7, 5_000)],
+            [example(11, 5_000)],
+            [example(12, 5_000)],
+            [example(13, 5_000)],
+        ],
+    )
+    assert [outcomes_of(result) for result in results] == [
+        [],
+        ["unlabelled"] * 3,
+        ["unlabelled"] * 3 + ["joined"],
+        ["unlabelled"],
+        [],
+        [],
+    ]
+    assert [len(result.topics["dead-letters"]) for result in results] == [0, 0, 0, 2, 0, 0]
+
+
+def test_the_records_after_a_mark_close_what_it_leaves() -> None:
+    """An operator who closes a stream up to a time must not wait for the time to live of each example."""
+    long = THREE.model_copy(update={"ttl_ms": DAY_MS})
+    results = run_relayed(
+        long,
+        [
+            [*(example(number, 10 * number + 1) for number in range(9)), *pair(50, 71, 100)],
+            [example(9, 5), example(10, 200)],  # the first of them has a time that the marks still close
+            [label(6, 200), example(11, 60)],  # nothing of that is left when this example comes
+            [example(12, 200)],
+            [label(11, 200), label(8, 200)],
+        ],
+    )
+    assert [outcomes_of(result) for result in results] == [
+        ["unlabelled"] * 3,
+        ["unlabelled"] * 6,
+        [],
+        [],
+        ["joined"] * 2,
+    ]
+    late = [codec.decode_one(row.value or b"") for row in rows_of(results[2].topics["dead-letters"])]
+    assert [one.id for one in late if isinstance(one, Label)] == ["6"]
+    (letter,) = rows_of(results[2].topics["dead-letters"])
+    assert b"advance mark" in (dict(letter.headers)["__connect.errors.exception.message"] or b"")
+
+
+def test_a_quiet_stream_is_closed_by_the_same_marks_again() -> None:
+    """Without further records, the operator's marks are the only records that can close the rest."""
+    long = THREE.model_copy(update={"ttl_ms": DAY_MS})
+    parts = [[example(number, 1) for number in range(8)], *(pair(50 + number, 1, 100) for number in range(4))]
+    assert [len(outcomes_of(result)) for result in run_relayed(long, parts)] == [0, 3, 3, 2, 0]
+
+
 @pytest.mark.slow(8)
 def test_a_lower_bound_is_reached_in_steps() -> None:
     """One record evicts at most `MAX_EVICTIONS`, in the task and in the reference join alike: examples and labels."""

@@ -36,6 +36,7 @@ def count(world: World, opinion: Opinion | None, outputs: Mapping[str, Sequence[
     for example in opinion.examples if opinion is not None else ():
         events[Event.OUTLIER] += any(abs(value) > LARGE for value in example.features)
         events[Event.COLUMNS] += example.values is not None
+    events[Event.LEFT_DUE] += opinion.left_due if opinion is not None else 0
     for _, value, _ in outputs["outcomes"]:
         record = codec.decode_one(value, CONFLUENT)  # reads both formats
         if isinstance(record, Outcome):

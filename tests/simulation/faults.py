@@ -171,6 +171,7 @@ class Event(StrEnum):
     AHEAD_DISCARDED = "transaction aborted after the next batch was computed"
     CUT = "batch cut for what it could close"
     EXPIRED = "unlabelled"
+    LEFT_DUE = "more was due than one record closes"
     EVICTED = "evicted"
     DUPLICATE = "duplicate"
     DEAD_LETTER = "dead letter"

@@ -21,10 +21,12 @@ class Opinion:
 
     Attributes:
         examples: The examples that it has read.
+        left_due: How often a stream had examples or labels after a batch that were due to be closed.
     """
 
     def __init__(self, settings: TaskSettings, topics: tuple[str, str], number: int) -> None:
         self.examples: list[Example] = []
+        self.left_due = 0
         self._settings = settings
         self._second = SecondOpinion(settings, topics, number)
 
@@ -53,6 +55,9 @@ class Opinion:
         """
         rows = {topic: list(rows_of(outputs.topics[topic])) for topic in OUTPUT_TOPICS}
         self._second.check(self._records(Side.EXAMPLES, examples), self._records(Side.LABELS, labels), rows)
+        for stream in self._second.oracle.streams.values():
+            due_ms = max(stream.time_ms - self._settings.join.life_ms - 1, stream.advanced_ms or 0)
+            self.left_due += stream.oldest_until(due_ms) is not None
 
     def _records(self, side: Side, raw: RawRecords) -> list[Record]:
         cells = zip(raw.offsets.tolist(), raw.timestamps.tolist(), raw.keys, raw.values, strict=True)

@@ -105,6 +105,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
             max_pending_per_stream=number(1, 5),
             max_waiting_per_stream=number(1, 4),
             max_waiting_bytes_per_stream=draw(st.sampled_from([1 << 26, 1 << 26, 290, 600, 900])),
+            max_closings_per_record=draw(st.sampled_from([100_000, 100_000, 2, 3])),
             max_closed_per_stream=number(0, 6),
             max_table_bytes_per_task=draw(st.sampled_from([1 << 28, 1 << 28, 1 << 28, 2_000, 6_000])),
             closed_ttl_ms=number(0, 40),

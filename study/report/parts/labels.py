@@ -6,6 +6,8 @@ from study.report.figures import LevelPanel, Panel
 from study.report.page import Context, cell
 from study.report.summary import RunSummary, mean_and_error
 from study.report.tables import markdown
+from study.selective.report import for_labels_page
+from study.selective.results import read_results
 
 AREBA = "areba_20"
 
@@ -59,10 +61,11 @@ def _corrections(context: Context) -> list[str]:
     same = [name for name in corrected if (corrected[name].averages == never[name].averages).all()]
     return [
         (
-            f"- Corrections after the time-out change nothing for {len(same)} of {len(corrected)} methods: a method"
-            " with queues learns a corrected example only while it keeps it, and the others take no step back."
+            f"- Corrections after the time-out change nothing for {len(same)} of these {len(corrected)} methods: a"
+            " method with queues learns a corrected example only while it keeps it, and the others take no step back."
         ),
         "",
+        *for_labels_page(read_results()),
     ]
 
 

@@ -96,7 +96,7 @@ LEARNERS: Sequence[Mapping[str, Any]] = (
 
 JOINS: Sequence[Mapping[str, Any]] = (
     {},
-    {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60},
+    {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60, "max_closings_per_record": 2},
     {"max_pending_per_stream": 3, "max_waiting_per_stream": 2, "max_closed_per_stream": 4},
     {
         "ttl_ms": 60,
@@ -104,6 +104,7 @@ JOINS: Sequence[Mapping[str, Any]] = (
         "max_pending_per_stream": 4,
         "max_waiting_bytes_per_stream": 700,
         "max_table_bytes_per_task": 5_000,
+        "max_closings_per_record": 3,
         "max_open_marks_per_stream": 1,
     },
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stream_app.admin import repartition as module
 from stream_app.admin.dead_letters.resend import resend
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.explain import explain
@@ -360,3 +361,17 @@ def test_an_application_of_which_a_task_never_began() -> None:
     assert (outcome.id, outcome.outcome) == ("e0", "joined")
     report = verify(world.cluster, world.config, rerun=True)
     assert report.ok, report.findings
+
+
+def test_a_stream_that_no_act_can_hold_is_named_before_anything_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the move could not be ended, and workers refuse to start before its end."""
+    monkeypatch.setattr(module, "_SURELY_FITS_BYTES", 0)
+    monkeypatch.setattr(module, "MAX_CHARACTERS", 1_000)
+    world = _world(2)
+    world.feed(0, 20, 2)
+    world.run()
+    before = [world.rows("progress", number) for number in range(2)]
+    with pytest.raises(StateError, match=r"stream 's\d+' is too large to move: with \d+ pending examples"):
+        list(repartition(world.application(), 4))
+    assert [world.rows("progress", number) for number in range(2)] == before
+    assert world.cluster.topics(world.config.topics.inputs)[world.config.topics.examples].partitions == 2

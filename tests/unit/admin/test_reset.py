@@ -18,7 +18,7 @@ from stream_app.lanes import lane_names
 from stream_app.live.buffers import NO_RECORDS
 from stream_app.pipeline.task import Task
 from stream_app.progress_records import RESET, Act
-from stream_app.records import Example, Label, Metric, Outcome
+from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
@@ -194,6 +194,25 @@ def _closable(world: World) -> Any:  # noqa: ANN401
     """Return a sender with a `close` method."""
     sender = EmbeddedSender(world.broker)
     return SimpleNamespace(send=sender.send, flush=sender.flush, close=lambda: None)
+
+
+def test_a_stream_that_holds_more_than_a_transaction_is_not_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first record after the reset would close millions of examples, and no transaction could take them."""
+    monkeypatch.setattr("stream_app.admin.reset.MAX_HELD", 3)
+    world = World(make_config(streams={"s0": {}}))
+    _examples(world, 0, 4)
+    _reaches(world, (4, 0))
+    _kill(world)
+    before = world.rows("progress", 0)
+    with pytest.raises(ConfigurationError, match=r"'s0' of task 0 has 4 pending examples.*`advance` marks"):
+        _reset(world)
+    assert world.rows("progress", 0) == before
+    mark = codec.encode(Mark("s0", MarkKind.ADVANCE, time_ms=102))
+    for topic in ("examples", "labels"):
+        world.put(topic, 0, b"s0", mark, 110)
+    _reaches(world, (5, 1))
+    _kill(world)
+    assert "starts again" in _reset(world)[0]
 
 
 def test_a_refused_reset_writes_nothing_and_says_why() -> None:

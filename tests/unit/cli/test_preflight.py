@@ -232,6 +232,17 @@ def test_a_machine_that_is_too_small(cluster: _Cluster, monkeypatch: pytest.Monk
     assert _found(cluster, Level.WARNING) == ["memory", "compile cache"]
 
 
+@pytest.mark.parametrize(("bound", "level"), [(1 << 28, Level.WARNING), (1 << 33, Level.OK)])
+def test_more_pending_examples_than_the_tables_have_room_for(cluster: _Cluster, bound: int, level: Level) -> None:
+    """Otherwise five million are allowed, and the pool evicts all but some hundred thousand."""
+    join = {"max_pending_per_stream": 5_000_000, "max_table_bytes_per_task": bound}
+    config = Config.model_validate({**CONFIG.model_dump(), "streams": {"payments": {"features": 30}}, "join": join})
+    (found,) = [result for result in preflight(config, cluster, _fine, _fine) if result.check == "tables"]
+    assert found.level is level
+    assert found.text.startswith("5,000,000 pending examples of stream 'payments' count ")
+    assert "join.max_table_bytes_per_task" in found.text
+
+
 def test_a_cache_that_others_may_write(cluster: _Cluster, tmp_path: Path) -> None:
     """A user who can write there can run code as this user."""
     (tmp_path / "compiled-code").mkdir()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.config import MAX_HELD, Config, JoinSettings
+from stream_app.config import MAX_HELD, MAX_PENDING, Config, JoinSettings
 from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.pipeline.outputs import bytes_of
 from stream_app.pipeline.task import Task
@@ -20,6 +20,7 @@ from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import DEAD_LETTER_BYTES, Label, Mark, MarkKind, Metric, MetricWindow, Outcome
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
+from stream_app.serialization.erased_ids import id_digest
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
 from tests.support.world import PARTITIONS, World
@@ -190,12 +191,44 @@ def test_bytes_of_waiting_labels_cut_a_batch() -> None:
 # Bounds of settings ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["max_pending_per_stream", "max_waiting_per_stream"])
-def test_a_stream_holds_no_more_than_one_transaction_takes(name: str) -> None:
-    """A single record may close all open records of a stream."""
-    assert getattr(JoinSettings.model_validate({name: MAX_HELD}), name) == MAX_HELD == TRANSACTION.records == 200_000
+def test_what_one_record_closes_has_room_in_a_transaction() -> None:
+    """A stream may hold more than a transaction takes: a single record may close some of it, and all waiting labels."""
+    assert MAX_HELD == TRANSACTION.records == 200_000
+    assert JoinSettings(max_pending_per_stream=MAX_PENDING).max_closings_per_record <= MAX_HELD // 2
+    for name in ("max_waiting_per_stream", "max_closings_per_record"):
+        assert getattr(JoinSettings.model_validate({name: MAX_HELD}), name) == MAX_HELD
+        with pytest.raises(ValidationError, match="less than or equal"):
+            JoinSettings.model_validate({name: MAX_HELD + 1})
     with pytest.raises(ValidationError, match="less than or equal"):
-        JoinSettings.model_validate({name: MAX_HELD + 1})
+        JoinSettings(max_pending_per_stream=MAX_PENDING + 1)
+
+
+@pytest.mark.parametrize("ends", ["advance", "expiry"])
+def test_more_than_a_transaction_is_closed_in_several(ends: str) -> None:
+    """After a change of the time to live, five million examples of one stream would be one transaction of minutes."""
+    task = Task(0, _config(join={"max_closings_per_record": 100}).task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 1_000, 1_000), NONE)
+    room, sizes, time_ms = Room(250, 100_000), [], LATER_MS if ends == "expiry" else 2_000
+    if ends == "advance":
+        mark = codec.encode(Mark("s0", MarkKind.ADVANCE, time_ms=1_000))
+        marks = RawRecords.of(np.array([0]), np.array([1_000]), [b"s0"], [mark])
+        sizes = _outputs_of(task, marks, marks, room)
+    sizes += _outputs_of(task, _examples("s0", 11, time_ms, 1_000), NONE, room)
+    assert all(records <= room.records and size <= room.bytes for records, size in sizes)
+    assert len(sizes) > 4, "two records close two hundred"
+    assert sum(records for records, _ in sizes) == 1_000 + 11 + (ends == "advance"), "a report of the marks"
+
+
+def test_an_erase_mark_needs_room_for_what_it_names() -> None:
+    """It was taken for a mark that closes all of the stream, which has no room beside the other tasks."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 1_000, 1_000), NONE)
+    digests = "".join(id_digest("s0", f"s0-{number}") for number in range(40))
+    mark = codec.encode(Mark("s0", MarkKind.ERASE, digests=digests))
+    erase = RawRecords.of(np.array([0]), np.array([1_000]), [b"s0"], [mark])
+    assert task.fitting(task.open(erase, NONE), Room(30, 1 << 20)) == (0, 0)
+    ((records, _),) = _outputs_of(task, erase, NONE, Room(100, 1 << 20))
+    assert records == 40
 
 
 def test_examples_above_a_lowered_bound_go_in_parts() -> None:

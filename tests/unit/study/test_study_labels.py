@@ -25,14 +25,14 @@ def test_labels_that_follow_a_prediction_miss_no_missed_positive() -> None:
         for complaint in (None, 150, 300)
     }
     for complaint in (None, 150, 300):
-        assert seen[1, 1, complaint] == [(49, DueLabel(7, 1, 0))]
-        assert seen[1, 0, complaint] == [(49, DueLabel(7, 0, 0))]
+        assert seen[1, 1, complaint] == [(49, DueLabel(7, 1, 0, checked=True))]
+        assert seen[1, 0, complaint] == [(49, DueLabel(7, 0, 0, checked=True))]
         assert seen[0, 0, complaint] == [(207, DueLabel(7, 0, 0))]
     assert seen[0, 1, None] == [(207, DueLabel(7, 0, 0))]
     assert seen[0, 1, 150] == [(157, DueLabel(7, 1, 0))]
     assert seen[0, 1, 300] == [(207, DueLabel(7, 0, 0)), (307, DueLabel(7, 1, 1))]
     early = Checks(labelled_examples=10, timeout_examples=200)
-    assert list(labels_of(7, 1, 0, early, 49)) == [(49, DueLabel(7, 1, 0))]
+    assert list(labels_of(7, 1, 0, early, 49)) == [(49, DueLabel(7, 1, 0, checked=True))]
 
 
 def _run(**checks: Any) -> Run:  # noqa: ANN401  (plain data)

@@ -8,9 +8,10 @@ import yaml
 from click.testing import CliRunner
 
 from stream_app.config import load
+from stream_app.config.table_bytes import pending_bytes
 from stream_app.config.task_settings import JoinSettings
 from stream_app.producers import cli
-from stream_app.producers.files import figures
+from stream_app.producers.files import describe, figures
 from stream_app.producers.files.figures import Delays, Pending
 from stream_app.producers.files.layout import NO_TIME, Example
 from tests.support.row_files import csv_text
@@ -74,6 +75,18 @@ def test_the_output_is_a_configuration(tmp_path: Path) -> None:
     assert config.join.ttl_ms == 10 * DAY_MS
     assert config.join.max_pending_per_stream == JoinSettings().max_pending_per_stream, "more wait in a fast replay"
     assert "--retention" in output
+
+
+def test_many_waiting_examples_get_room_in_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the bound of the stream alone, the pool of the task would evict examples before their labels come."""
+    monkeypatch.setattr(describe, "_MARGIN", 100_000)
+    path = tmp_path / "my.yaml"
+    path.write_text(_describe(_payments(tmp_path), *OPTIONS))
+    config = load(path, {})
+    settings = config.task_settings()
+    assert config.join.max_pending_per_stream == 6_000_000
+    (needed,) = (pending_bytes(stream, settings) for stream in settings.streams.values())
+    assert JoinSettings().max_table_bytes_per_task < needed <= config.join.max_table_bytes_per_task
 
 
 @pytest.mark.parametrize(

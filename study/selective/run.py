@@ -1,0 +1,97 @@
+"""Runs the repetitions that are missing."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from stream_app.producers.datasets.base import DataSet
+from stream_app.terminal import Terminal
+from study.selective.methods import MakeMethod, seed_of_method
+from study.selective.policies import POLICIES, LabelPolicy
+from study.selective.results import Repetition, read_results, write_results
+from study.selective.scoring import Figures, figures_of
+from study.selective.streams import DRIFT_STEP, STREAMS
+from study.selective.world import predictions_of
+
+SEEDS = 5
+"""Repetitions: seed s gives both the data and the first weights."""
+
+
+class Asked(NamedTuple):
+    """What is to be run: every combination of these.
+
+    Attributes:
+        streams: Names of `STREAMS`.
+        policies: Names of `POLICIES`.
+        methods: The methods, by name.
+        seeds: How many seeds, from 0 on.
+    """
+
+    streams: Sequence[str]
+    policies: Sequence[str]
+    methods: Mapping[str, MakeMethod]
+    seeds: int
+
+    def repetitions(self) -> list[Repetition]:
+        """Return all repetitions; those of a stream and a seed follow one another, and the first seed is done first."""
+        return [
+            Repetition(stream, policy, method, seed)
+            for seed in range(self.seeds)
+            for stream in self.streams
+            for policy in self.policies
+            for method in self.methods
+        ]
+
+
+def measure(make: MakeMethod, data: DataSet, policy: LabelPolicy, seed: bytes, drift_step: int = DRIFT_STEP) -> Figures:
+    """Return the figures of one repetition.
+
+    Args:
+        make: Makes the method.
+        data: The stream.
+        policy: Decides which labels the method is shown.
+        seed: 32 bytes for the method.
+        drift_step: Where the concept changes.
+    """
+    truth = data.labels if data.clean_labels is None else data.clean_labels
+    predicted = predictions_of(make(data, seed), np.ascontiguousarray(truth), policy)
+    return figures_of(predicted, truth, drift_step, policy.first_scored)
+
+
+def run_missing(asked: Asked, path: Path, console: Terminal, *, again: bool = False) -> int:
+    """Run what the file does not have, and write it after all methods of a policy; return how many were run.
+
+    Args:
+        asked: What is to be run.
+        path: The CSV file.
+        console: Where the progress is shown.
+        again: Forget first what the file has of this, since a method has changed.
+    """
+    finished = read_results(path)
+    wanted = asked.repetitions()
+    if again:
+        for repetition in wanted:
+            finished.pop(repetition, None)
+    missing = [repetition for repetition in wanted if repetition not in finished]
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("repetitions", total=len(missing))
+        made: tuple[tuple[str, int], DataSet] | None = None
+        for number, (stream, policy, method, seed) in enumerate(missing):
+            if made is None or made[0] != (stream, seed):
+                made = (stream, seed), STREAMS[stream](seed)
+            figures = measure(asked.methods[method], made[1], POLICIES[policy], seed_of_method(stream, seed))
+            finished[missing[number]] = figures
+            if number + 1 == len(missing) or missing[number + 1][:2] != (stream, policy):
+                write_results(finished, path)
+            progress.update(bar, advance=1, description=f"{stream}, {policy}, {method}")
+    return len(missing)

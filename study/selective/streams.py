@@ -1,0 +1,34 @@
+"""The streams of the benchmark: 40,000 examples each, whose concept changes at once in the middle."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.synthetic import Drift, SyntheticSpec, synthetic
+from study import generators
+
+LENGTH, DRIFT_STEP = 40_000, 20_000
+
+MakeStream = Callable[[int], DataSet]
+"""Makes the stream of a seed."""
+
+
+def _exchanged(concept: str, percent: float, seed: int) -> DataSet:
+    """Return a stream of the paper whose two classes exchange their regions in the middle."""
+    return synthetic(SyntheticSpec(concept, LENGTH, percent, Drift.POSTERIOR, DRIFT_STEP, 0.0, seed))
+
+
+def _hyperplane(percent: float, seed: int) -> DataSet:
+    """Return points in ten dimensions, with 5 % noise in the labels; another plane divides the second half."""
+    return generators.hyperplane(LENGTH, percent / 100.0, seed, {"concepts": (1, 2)})
+
+
+STREAMS: Mapping[str, MakeStream] = {
+    **{
+        f"{concept}-{percent}": partial(_exchanged, concept, float(percent))
+        for concept in ("sine", "circle", "sea")
+        for percent in (1, 10)
+    },
+    "hyperplane-1": partial(_hyperplane, 1.0),
+}
+"""By name, which ends with the percentage of positive examples."""
