@@ -21,7 +21,7 @@ from study.paper import table_figures
 from study.report.claims.check import ALIKE, NEGLIGIBLE
 from study.report.claims.intervals import CONFIDENCE, Doubles, Interval, Verdict, mean_interval, verdict
 from study.report.differences import DEAD_BELOW
-from study.report.tables import markdown, with_table
+from study.report.tables import markdown, read_repetitions, with_table
 from study.statistics import one_draw
 
 RESULTS = Path(__file__).parent / "results"
@@ -52,20 +52,7 @@ class Case(NamedTuple):
 
 def finals() -> Mapping[str, Finals]:
     """Return the G-mean at the end of each repetition, by run and learner."""
-    found: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    last: dict[str, int] = defaultdict(int)
-    with (RESULTS / "repetitions.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        last[row["experiment"]] = max(last[row["experiment"]], int(row["step"]))
-    for row in rows:
-        if int(row["step"]) == last[row["experiment"]]:
-            learner = f"{row['learner']}_{row['budget']}" if row["budget"] else row["learner"]
-            found[row["experiment"]][learner][int(row["repetition"])] = float(row["gmean"])
-    return {
-        run: {name: np.array([own[one] for one in sorted(own)]) for name, own in by.items()}
-        for run, by in found.items()
-    }
+    return read_repetitions(RESULTS / "repetitions.csv", "gmean")
 
 
 def failed_cases() -> Sequence[Case]:

@@ -56,7 +56,7 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str, note: str = ""
     named, high = bool(heights), max([high, *heights])
     left, right = (NAMES_INCHES, 0.25) if named else (AXIS_INCHES, ENDS_INCHES)
     if named and isinstance(rows[0][0], NamedDotPanel):
-        left *= 1.9
+        left *= 2.3
     between = left + right if named else right + 0.35
     size = (
         left + across * wide + (across - 1) * between + right,

@@ -1,8 +1,10 @@
 """The first page of the report: five figures, each with a sentence; everything else is on linked pages."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+from study.relay import learners_of, read_results
 from study.report.claims.intervals import Verdict
 from study.report.figures import BarPanel, CurvePanel, Panel
 from study.report.page import CONCEPTS, DRIFTS, Context
@@ -18,6 +20,11 @@ AREBA, QBR = "areba_20", "qbr_20"
 PLACES = ("best", "tied", "behind")
 
 WIDE_INCHES = 6.0
+
+LEADS_TITLE = "Which of the paper's methods leads on {} synthetic streams"
+DUELS_TITLE = "The best of River's methods, AREBA_20 and RELAY"
+
+RELAY_FILE = "relay.csv"
 
 
 def front(context: Context) -> list[str]:
@@ -52,15 +59,37 @@ def places(context: Context, tests: Mapping[str, Comparison]) -> dict[str, Count
     return {name: Counter(place_of(name, tests[summary.run.name]) for summary in own) for name in names}
 
 
+def relay_above(file: Path, runs: Iterable[str]) -> int:
+    """Return on how many runs of `relay.csv` the mean of RELAY at the end is above that of AREBA_20.
+
+    Raises:
+        KeyError: A run is not among them.
+    """
+    scores, learners = read_results(file), list(learners_of(file))
+    relay, areba = learners.index("relay"), learners.index(AREBA)
+    return sum(bool(scores[run].final[:, relay].mean() > scores[run].final[:, areba].mean()) for run in runs)
+
+
+def leads_panel(found: Mapping[str, Counter[str]]) -> BarPanel:
+    """Return the figure: in how many experiments each method is best, tied and behind."""
+    order = sorted(found, key=lambda name: [-found[name][place] for place in PLACES])
+    return BarPanel("", {name: [found[name][place] for place in PLACES] for name in order}, PLACES, "experiments")
+
+
 def _leads(context: Context) -> list[str]:
     found = places(context, context.fisher)
     if not found:
         return []
-    order = sorted(found, key=lambda name: [-found[name][place] for place in PLACES])
-    bars = {name: [found[name][place] for place in PLACES] for name in order}
-    total = sum(bars[AREBA])
-    sound = places(context, context.friedman)
-    panels: list[list[Panel]] = [[BarPanel("", bars, PLACES, "experiments")]]
+    panel = leads_panel(found)
+    bars, total, sound = panel.counts, sum(panel.counts[AREBA]), places(context, context.friedman)
+    panels: list[list[Panel]] = [[panel]]
+    file, relay = context.folder / RELAY_FILE, ""
+    if file.exists():
+        above = relay_above(file, [summary.run.name for summary in synthetic(context)])
+        relay = (
+            f" RELAY, a method of this project, has a higher mean than AREBA_20 in {above} of them ([RELAY and AREBA_20"
+        )
+        relay += " on 55 runs](relay.md))."
     return [
         (
             f"**Of the paper's methods, AREBA_20 is best in {bars[AREBA][0]} and tied with the best in"
@@ -69,12 +98,13 @@ def _leads(context: Context) -> list[str]:
             f" {found[QBR]['tied']}. *Best* is the highest mean, significantly above every other method; *tied* is not"
             f" significantly below the highest mean (Friedman's and Wilcoxon's tests, which assume less, find"
             f" {sound[AREBA]['best']} and {sound[AREBA]['tied']}; {sound[QBR]['best']} and {sound[QBR]['tied']})."
+            f"{relay}"
             if QBR in found
             else f"**Of the paper's methods, AREBA_20 is best in {bars[AREBA][0]} and tied with the best in"
             f" {bars[AREBA][1]} of {total} experiments on synthetic streams.**"
         ),
         "",
-        *context.figure("leads", f"Who leads on {total} synthetic streams", panels, width_inches=WIDE_INCHES),
+        *context.figure("leads", LEADS_TITLE.format(total), panels, width_inches=WIDE_INCHES),
     ]
 
 
@@ -185,9 +215,16 @@ def _river(context: Context) -> list[str]:
     return [
         (
             f"**{river.sentence(found)}**: by the average G-mean over the stream, with River's own settings"
-            f" ([all methods](river.md){tuned}). RELAY is a method of this project"
-            " ([RELAY and AREBA_20 on 55 runs](relay.md))."
+            f" ([all methods](river.md){tuned}). A stream with fewer than"
+            f" {river.LEAST_REPETITIONS} repetitions is shown and not counted. RELAY is a method of this"
+            " project ([RELAY and AREBA_20 on 55 runs](relay.md))."
         ),
         "",
-        *context.figure("duels", "The best of River's methods, AREBA_20 and RELAY", panels, width_inches=WIDE_INCHES),
+        *context.figure(
+            "duels",
+            DUELS_TITLE,
+            panels,
+            note=river.NOTE,
+            width_inches=WIDE_INCHES,
+        ),
     ]

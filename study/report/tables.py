@@ -1,8 +1,12 @@
 """The CSV files of the results, and Markdown tables."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from study.report.scores import METRICS
 from study.report.summary import RunSummary, mean_and_error
@@ -85,6 +89,24 @@ def write_repetitions(summaries: Sequence[RunSummary], path: Path) -> None:
                     if learner.rankings is not None:
                         ranked = [f"{value:.{DECIMALS}f}" for value in learner.rankings[number]]
                     writer.writerow((*head, summary.numbers[number], summary.last, *figures, average, *ranked))
+
+
+def read_repetitions(path: Path, column: str) -> Mapping[str, Mapping[str, NDArray[np.float64]]]:
+    """Return one figure of each repetition after the last step, float64 `[R]`, by run and learner.
+
+    Args:
+        path: What `write_repetitions` has written.
+        column: One of its columns.
+    """
+    found: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            learner = f"{row['learner']}_{row['budget']}" if row["budget"] else row["learner"]
+            found[row["experiment"]][learner][int(row["repetition"])] = float(row[column])
+    return {
+        run: {name: np.array([own[one] for one in sorted(own)]) for name, own in by.items()}
+        for run, by in found.items()
+    }
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], path: Path) -> None:

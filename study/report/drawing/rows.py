@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -129,6 +129,9 @@ class BarPanel:
         _name_rows(axis, list(self.counts), coloured=True)
 
 
+APART = 0.08
+"""A dot with an error between two others is this part of a row above the middle, and they below: none hides another."""
+
 NAME_ROOM = 0.45
 """A dot at a higher figure has room for a name on its left."""
 
@@ -144,6 +147,7 @@ class NamedDotPanel:
         hollow: Streams whose dots are hollow.
         only_first: Whether only the first row with room has the names and figures of its learners; else all rows do.
         limits: Limits of the axis; None: from the figures.
+        errors: By stream and learner, the standard error of a figure, drawn on both sides of its dot.
     """
 
     title: str
@@ -152,6 +156,7 @@ class NamedDotPanel:
     hollow: frozenset[str] = frozenset()
     only_first: bool = False
     limits: tuple[float, float] | None = None
+    errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     y_label: str = ""
 
     @property
@@ -168,9 +173,14 @@ class NamedDotPanel:
             axis.plot([dot[1] for dot in ordered], [row] * len(ordered), color="#c8c8c8", linewidth=2, zorder=1)
             for place, (name, value) in enumerate(ordered):
                 fill = "white" if stream in self.hollow else colour_of(name)
-                axis.plot([value], [row], marker="o", markersize=5, color=colour_of(name), markerfacecolor=fill)
+                error = self.errors.get(stream, {}).get(name, 0.0)
+                is_between = 0 < place < len(ordered) - 1
+                y = row + (APART * (-1 if is_between else 1) if self.errors else 0.0)
+                axis.plot([value - error, value + error], [y, y], color=colour_of(name), linewidth=1.4)
+                axis.plot([value], [y], marker="o", markersize=5, color=colour_of(name), markerfacecolor=fill)
                 if row == named or not self.only_first:
-                    _name_dot(axis, f"{name} {value:.2f}", (value, row), place, len(ordered) - 1)
+                    end = value + {0: -error, len(ordered) - 1: error}.get(place, 0.0)
+                    _name_dot(axis, f"{name} {value:.2f}", (end, y), place, len(ordered) - 1)
         values = np.array([value for dots in self.rows.values() for _, value in dots])
         low, high = self.limits or (math.floor(10 * values.min()) / 10 - 0.2, 1.2)
         axis.set_xlim(low, high)

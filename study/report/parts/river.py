@@ -1,9 +1,11 @@
 """The part on River's methods: the best of them on each stream against AREBA_20 and RELAY."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, p_text
 from study.report.figures import CurvePanel, NamedDotPanel, Panel
@@ -14,6 +16,9 @@ from study.statistics import ALPHA, paired_difference
 
 OURS: Mapping[str, str] = {"areba_20": "AREBA_20", "relay": "RELAY"}
 
+PREFIX = "river-"
+"""The beginning of the names of these experiments."""
+
 TITLES = {
     "river_arf": "adaptive random forest",
     "river_hat": "Hoeffding adaptive tree",
@@ -23,28 +28,45 @@ TITLES = {
 }
 
 
+LEAST_REPETITIONS = 10
+"""A stream with fewer repetitions is shown, and decides nothing: River's ensembles are slow."""
+
+NOTE = "bars: one standard error on each side; hollow: too few repetitions (n) for a verdict"
+
+Doubles = NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class Rivalry:
     """A stream on which River's methods were run: the best of them, and how ours compare with it.
 
     Attributes:
-        summary: The run.
+        run: The name of the run.
+        title: The title of the experiment.
+        averages: By learner, the average G-mean of each repetition.
         best: River's method with the highest average G-mean over stream and repetitions.
         p_values: By method of ours, the p-value of a paired t-test of the average G-mean against `best`.
     """
 
-    summary: RunSummary
+    run: str
+    title: str
+    averages: Mapping[str, Doubles]
     best: str
     p_values: Mapping[str, float]
 
     @property
-    def title(self) -> str:
-        """The title of the experiment."""
-        return self.summary.run.experiment.title
+    def repetitions(self) -> int:
+        """The number of repetitions."""
+        return len(self.averages[self.best])
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are enough repetitions for a verdict."""
+        return self.repetitions >= LEAST_REPETITIONS
 
     def average(self, name: str) -> float:
         """Return a method's average G-mean."""
-        return float(self.summary.learners[name].averages.mean())
+        return float(self.averages[name].mean())
 
     def result(self, name: str) -> str:
         """Return how a method of ours compares with the best of River's."""
@@ -53,30 +75,35 @@ class Rivalry:
         return BETTER if self.average(name) > self.average(self.best) else WORSE
 
 
+def rivalry(run: str, title: str, averages: Mapping[str, Doubles]) -> Rivalry | None:
+    """Compare ours with the best of River's methods on a stream; None if none of River's was run."""
+    rivers = [learner for learner in averages if learner in TITLES]
+    if not rivers:
+        return None
+    best = max(rivers, key=lambda learner: float(averages[learner].mean()))
+    p_values = {our: paired_difference(averages[our], averages[best]) for our in OURS if our in averages}
+    return Rivalry(run, title, averages, best, p_values)
+
+
 def rivalries(context: Context) -> list[Rivalry]:
     """Return the streams on which River's methods were run."""
     found = []
     for name, summary in context.summaries.items():
-        if not name.startswith("river-") or name != summary.run.experiment.name:
-            continue
-        averages = {learner: one.averages for learner, one in summary.learners.items()}
-        rivers = [learner for learner in averages if learner in TITLES]
-        if rivers:
-            best = max(rivers, key=lambda learner: float(averages[learner].mean()))
-            p_values = {our: paired_difference(averages[our], averages[best]) for our in OURS if our in averages}
-            found.append(Rivalry(summary, best, p_values))
-    return found
+        if name.startswith(PREFIX) and name == summary.run.experiment.name:
+            averages = {learner: one.averages for learner, one in summary.learners.items()}
+            found.append(rivalry(name, summary.run.experiment.title, averages))
+    return [one for one in found if one is not None]
 
 
 def sentence(found: Sequence[Rivalry]) -> str:
     """Return who wins where: `AREBA_20 is better than ... on 5 of 9 streams and worse on 2 (...); RELAY ...`."""
     parts = []
     for name, title in OURS.items():
-        asked = [one for one in found if name in one.p_values]
+        asked = [one for one in found if name in one.p_values and one.counts]
         better, worse = ([one for one in asked if one.result(name) == result] for result in (BETTER, WORSE))
         against = " than the best of River's methods" if name == "areba_20" else ""
         if asked:
-            on = f"on {len(better)} of {len(asked)} streams and worse on {len(worse)}{_named(worse)}"
+            on = f"on {len(better)} of {len(asked)} streams, and worse on {len(worse)}{_named(worse)}"
             parts.append(f"{title} is better{against} {on}")
     return "; ".join(parts)
 
@@ -89,9 +116,14 @@ def _named(lost: Sequence[Rivalry]) -> str:
 
 
 def panel(found: Sequence[Rivalry]) -> NamedDotPanel:
-    """Return the figure: on each stream the best of River's methods, and ours."""
-    rows = {one.title: [(name, one.average(name)) for name in (one.best, *one.p_values)] for one in found}
-    return NamedDotPanel("", rows, "average G-mean")
+    """Return the figure: on each stream the best of River's methods, and ours, with their standard errors."""
+    rows, errors = {}, {}
+    for one in found:
+        title, names = f"{one.title} (n = {one.repetitions})", (one.best, *one.p_values)
+        rows[title] = [(name, one.average(name)) for name in names]
+        errors[title] = {name: float(one.averages[name].std(ddof=1)) / math.sqrt(one.repetitions) for name in names}
+    few = frozenset(title for title, one in zip(rows, found, strict=True) if not one.counts)
+    return NamedDotPanel("", rows, "average G-mean", hollow=few, limits=(0.0, 1.2), errors=errors)
 
 
 def river(context: Context) -> list[str]:
@@ -99,7 +131,7 @@ def river(context: Context) -> list[str]:
     found = rivalries(context)
     if not found:
         return []
-    own = [one.summary for one in found]
+    own = [context.summaries[one.run] for one in found]
     panels: list[Panel] = [CurvePanel(summary.run.experiment.title, summary) for summary in own]
     headings = [summary.run.name.removeprefix("river-") for summary in own]
     return [
@@ -114,7 +146,7 @@ def river(context: Context) -> list[str]:
             " River's is chosen on each stream by the average that is then compared, which favours River. *Better* and"
             " *worse*: a paired t-test of the average G-mean at 5 %, without a correction for several streams. RELAY"
             " standardises features itself, as River's logistic regression does; AREBA_20 and the other methods of the"
-            " paper get them as prepared."
+            f" paper get them as prepared. A stream with fewer than {LEAST_REPETITIONS} repetitions is not counted."
         ),
         "",
         *markdown(("stream", "repetitions", "best of River's", *OURS.values()), [_row(one) for one in found], left=1),
@@ -133,7 +165,7 @@ def _row(one: Rivalry) -> list[str]:
         f"{one.average(name):.3f}, {one.result(name)} ({p_text(one.p_values[name])})" if name in one.p_values else ""
         for name in OURS
     ]
-    return [one.title, str(one.summary.repetitions), f"{one.average(one.best):.3f}, {TITLES[one.best]}", *cells]
+    return [one.title, str(one.repetitions), f"{one.average(one.best):.3f}, {TITLES[one.best]}", *cells]
 
 
 def _averages(own: Sequence[RunSummary]) -> list[list[str]]:

@@ -1,0 +1,106 @@
+"""What README says of the study, computed again from the committed figures: `python -m study.readme_claims`.
+
+It prints each claim with the file that it follows from, and says whether README has it; the exit status is 1 if a claim
+is missing. It also draws the two pictures with these comparisons, `results/leads.png` and `results/duels.png`.
+"""
+
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_app.terminal import say
+from study.report.figures import draw
+from study.report.front import (
+    AREBA,
+    DUELS_TITLE,
+    LEADS_TITLE,
+    RELAY_FILE,
+    WIDE_INCHES,
+    leads_panel,
+    place_of,
+    relay_above,
+)
+from study.report.parts import river
+from study.report.tables import read_repetitions
+from study.run.experiment import load_all
+from study.statistics import fisher
+
+README = Path(__file__).parents[1] / "README.md"
+RESULTS = Path(__file__).with_name("results")
+REPETITIONS = RESULTS / "repetitions.csv"
+
+
+class Claim(NamedTuple):
+    """A part of a sentence of README, and the file with the figures that it follows from."""
+
+    text: str
+    file: str
+
+
+def claims() -> Sequence[Claim]:
+    """Compute all claims."""
+    return (leads(), Claim(river.sentence(rivalries()), REPETITIONS.name))
+
+
+def leads() -> Claim:
+    """Compute on how many synthetic streams AREBA_20 leads the paper's methods, and RELAY is above it, at the end."""
+    found, runs = places(), list(_synthetic())
+    above = relay_above(RESULTS / RELAY_FILE, runs)
+    return Claim(
+        f"of the paper's nine methods, AREBA is best in {found[AREBA]['best']} and tied with the best in"
+        f" {found[AREBA]['tied']} of {len(runs)} experiments on synthetic streams; RELAY, a method of this project, has"
+        f" a higher G-mean at the end than AREBA in {above}",
+        f"{REPETITIONS.name}, {RELAY_FILE}",
+    )
+
+
+def places() -> Mapping[str, Counter[str]]:
+    """Count by method in how many of these experiments it is best, tied and behind."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for finals in _synthetic().values():
+        names = list(finals)
+        comparison = fisher(np.stack([finals[name] for name in names], axis=1), names)
+        for name in names:
+            found[name][place_of(name, comparison)] += 1
+    total = found[AREBA].total()
+    return {name: counts for name, counts in found.items() if counts.total() == total}
+
+
+def _synthetic() -> Mapping[str, Mapping[str, river.Doubles]]:
+    """Return the G-mean at the end of each repetition by learner, of the experiments on synthetic streams."""
+    groups = {one.name: one.group for one in load_all()}
+    finals = read_repetitions(REPETITIONS, "gmean")
+    return {run: by for run, by in finals.items() if groups.get(run) in {"stationary", "drift"} and AREBA in by}
+
+
+def rivalries() -> Sequence[river.Rivalry]:
+    """Return the streams on which River's methods were run."""
+    titles = {one.name: one.title for one in load_all()}
+    averages = read_repetitions(REPETITIONS, "average_gmean")
+    found = [river.rivalry(run, titles[run], by) for run, by in averages.items() if run.startswith(river.PREFIX)]
+    return [one for one in found if one is not None]
+
+
+def is_in_readme(claim: Claim) -> bool:
+    """Say whether README has the text of a claim; line breaks do not count."""
+    return claim.text in re.sub(r"\s+", " ", README.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Print the claims, and draw the picture."""
+    found = claims()
+    for claim in found:
+        say(f"{'in README' if is_in_readme(claim) else 'NOT in README'} ({claim.file}): {claim.text}")
+    leads_title = LEADS_TITLE.format(len(_synthetic()))
+    draw([[leads_panel(places())]], RESULTS / "leads.png", leads_title, width_inches=WIDE_INCHES)
+    draw([[river.panel(rivalries())]], RESULTS / "duels.png", DUELS_TITLE, river.NOTE, WIDE_INCHES)
+    sys.exit(0 if all(map(is_in_readme, found)) else 1)
+
+
+if __name__ == "__main__":
+    main()
