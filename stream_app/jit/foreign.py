@@ -5,10 +5,11 @@ The addresses are arguments, so the compiled code is the same for every process 
 
 from typing import Any
 
+from stream_app.jit.memory import Generator, Typing, intrinsic
+
+# isort: split
 from llvmlite import ir
 from numba.core import cgutils, types
-
-from stream_app.jit.memory import Generator, Typing, intrinsic
 
 _raw_memcpy: Any = cgutils.raw_memcpy
 

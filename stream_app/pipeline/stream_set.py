@@ -54,6 +54,9 @@ from stream_app.serialization.names import NameList
 NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION, ALERTS = 0, 1, 2, 3, 4, 5, 6
 LEARNER_COLUMNS = 7
 
+LAST_ADVANCE_MS = np.iinfo(np.int64).max - 1
+"""The largest time up to which a mark closes: compiled code closes what is below the time after it."""
+
 _TABLES = ("_joins", "_counts", "_dimensions", "_costs", "_drifts", "_row_bytes")
 """The arrays of `Streams` with a row for each stream, besides the table of learners."""
 
@@ -277,7 +280,7 @@ class Streams:
                 if mark.kind is not MarkKind.ADVANCE:
                     applied.append((number, mark, position))
                 elif self._streams[number].match_mark(Side(int(batch.merged.sides[position])), int(mark.time_ms or 0)):
-                    advances[segment] = int(mark.time_ms or 0)
+                    advances[segment] = min(int(mark.time_ms or 0), LAST_ADVANCE_MS)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
                 chosen = which[todo]

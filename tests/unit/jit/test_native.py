@@ -139,3 +139,17 @@ def test_checkouts_with_equal_sources_share_compiled_code(package: Path) -> None
     """An image is built in one folder and run in another, and a second checkout need not compile."""
     for name in ("join/rules.py", "pipeline/steps/join_and_learn.py"):
         assert sources_digest(sources_of(package / name, package)) == sources_digest(sources_of(PACKAGE / name))
+
+
+def test_the_environment_is_set_before_numba_is_imported() -> None:
+    """Numba reads it once. Otherwise it keeps compiled code beside its source, and misses an edit of another file."""
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        is_set = path == PACKAGE / "jit" / "compiler.py"
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            is_set = is_set or any(name.startswith(f"{PACKAGE.name}.jit") for name in names)
+            if not is_set and any(name.partition(".")[0] in {"numba", "llvmlite"} for name in names):
+                wrong.append(str(path.relative_to(PACKAGE)))
+    assert wrong == []

@@ -219,6 +219,15 @@ def test_more_than_a_transaction_is_closed_in_several(ends: str) -> None:
     assert sum(records for records, _ in sizes) == 1_000 + 11 + (ends == "advance"), "a report of the marks"
 
 
+def test_a_mark_of_the_largest_time_closes_everything() -> None:
+    """It is how a producer says "all of it"; the time after it is no int64, and nothing was closed."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 10, 1_000), NONE)
+    mark = codec.encode(Mark("s0", MarkKind.ADVANCE, time_ms=2**63 - 1))
+    marks = RawRecords.of(np.array([0]), np.array([1_000]), [b"s0"], [mark])
+    assert len(task.step(marks, marks).topics["outcomes"]) == 10
+
+
 def test_an_erase_mark_needs_room_for_what_it_names() -> None:
     """It was taken for a mark that closes all of the stream, which has no room beside the other tasks."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))

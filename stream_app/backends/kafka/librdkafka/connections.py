@@ -9,13 +9,15 @@ import ctypes
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core import types
 
 from stream_app.backends.kafka.librdkafka.library import Library
 from stream_app.jit.foreign import call_with_one
 from stream_app.jit.memory import longs_at
+
+# isort: split
+import numba
+from numba.core import types
 
 _COUNT, _CLOSE = 0, 1
 """The words of the memory: connections that have ended, and the address of the C library's `close`."""

@@ -6,9 +6,7 @@ A record is passed as an array of `rd_kafka_vu_t`, 72 bytes each: the kind of an
 from functools import cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.core import types
 
 from stream_app.arrays import Longs
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
@@ -16,6 +14,10 @@ from stream_app.jit.foreign import call_with_three
 from stream_app.jit.memory import integer_of, integers_at, longs_at, pointer_to
 from stream_app.record_columns import BinaryColumn, CellArrays, OutputRecords, binary_column
 from stream_app.records import Headers
+
+# isort: split
+import numba
+from numba.core import types
 
 _ARGUMENT_BYTES = 72
 """The size of one argument."""
