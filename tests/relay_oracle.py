@@ -7,6 +7,7 @@ words are those of NumPy's Philox.
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import product
 from statistics import fmean
 
 import numpy as np
@@ -57,8 +58,8 @@ def gates_of(negatives: Sequence[Sequence[float]], positives: Sequence[Sequence[
     gates = []
     for i in range(features):
         largest = 0.0
-        for power in (1, 2):
-            ours, theirs = ([example[i] ** power for example in own] for own in (negatives, positives))
+        for most, power in product((len(negatives) + len(positives), 100), (1, 2)):
+            ours, theirs = ([example[i] ** power for example in own[-most:]] for own in (negatives, positives))
             errors = sum((x - fmean(own)) ** 2 for own in (ours, theirs) for x in own)
             variance = max(errors / (len(ours) + len(theirs)), 1e-9)
             difference = fmean(theirs) - fmean(ours)

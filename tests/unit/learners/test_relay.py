@@ -128,10 +128,10 @@ def sync(network: Network, arrays: dict[str, NDArray[np.generic]], number: int) 
     network.second[:] = arrays["second_moments"].reshape(5, -1)[number].tolist()
 
 
-@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120), (3, 60)])
+@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120), (3, 260)])
 def test_relay_is_what_its_description_says(features: int, count: int) -> None:
     """Queues, draws, steps, averages and the challenger, each label from the compiled state before it."""
-    examples, labels = drifting(count, features)
+    examples, labels = drifting(count, features) if features != 3 else stream(count, 3, positives=0.3)
     if features == 9:
         examples[:, 8] += np.arange(count)
     which = learner(features, method="relay", replay_per_class=150)
@@ -196,6 +196,19 @@ def test_gates_find_the_features_that_matter() -> None:
     assert set(np.argsort(gates)[-2:].tolist()) == {3, 7}
     assert np.mean(gates.astype(np.float64) ** 2) == pytest.approx(1.0, rel=1e-5)
     assert "gates" not in plain.arrays()
+
+
+def test_a_gate_opens_soon_where_a_feature_begins_to_matter() -> None:
+    """Where a concept turns, gates that know all kept examples together keep the new features small for too long."""
+    random = np.random.default_rng(6)
+    examples = random.normal(size=(2_120, 12)).astype(np.float32)
+    lately = np.arange(2_120) >= 2_000
+    labels = ((examples[:, 3] > 0.5) | ((examples[:, 7] > 0.5) & lately)).astype(np.int8)
+    which = learner(12, method="relay")
+    run(which, examples, labels)
+    assert which.arrays()["lengths"].tolist() == [500, 500]
+    assert set(np.argsort(which.arrays()["gates"])[-2:].tolist()) == {3, 7}
+    assert which.arrays()["gates"][7] > 1.0
 
 
 def test_a_correction_counts_for_the_gates() -> None:

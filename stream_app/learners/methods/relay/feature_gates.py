@@ -6,9 +6,10 @@ have the mean 1. The gate of a feature is `(t / (t + h))**2`, where t is the lar
 classes' common variance: of the difference between the classes' means of the feature, and of its square.
 `h = 2 (1 + 1/2 + ... + 1/d)` is about what the largest t of d irrelevant features reaches by chance.
 
-The means are those of the examples in the queues of both classes, as they would be today, so they
-forget what the queues forget, and a correction counts. The gates are computed again whenever about an eighth as many
-labels came as examples are kept, so that a label costs the same at any length.
+The means are those of the examples in the queues of both classes, as they would be today, so they forget what the
+queues forget, and a correction counts. They are also computed of the newest `NEWEST` of each class alone, and the
+larger t counts: where a concept turns or returns, a feature may have begun to matter lately. The gates are computed
+again whenever about an eighth as many labels came as examples are kept, so that a label costs the same at any length.
 """
 
 import numpy as np
@@ -33,6 +34,9 @@ _KEPT_PER_LABEL = 8
 TINY = 1e-9
 """The least variance: a feature may be constant in both classes."""
 
+NEWEST = 100
+"""The examples of each class that are also looked at alone."""
+
 _MOMENTS = 3
 """Sums of each feature in each class: of its values, their squares, and their fourth powers."""
 
@@ -49,12 +53,13 @@ def has_gates(features: int) -> bool:
 
 
 @compiled
-def _sum_class(own: RelayState, queues: Queues, label: int, now: int) -> None:
-    """Fill the sums of a class."""
+def _sum_class(own: RelayState, queues: Queues, label: int, most: int, now: int) -> None:
+    """Fill the sums of a class, of its newest examples, at most so many."""
     width, sums, at = own.width, own.sums, _MOMENTS * own.width * label
     for i in range(_MOMENTS * width):
         sums[at + i] = 0.0
-    for age in range(queues.lengths[label]):
+    kept = queues.lengths[label]
+    for age in range(max(kept - most, 0), kept):
         row = row_of_age(queues, label, age)
         old = age_of_row(queues, row, now)
         for i in range(width):
@@ -66,17 +71,17 @@ def _sum_class(own: RelayState, queues: Queues, label: int, now: int) -> None:
 
 
 @compiled
-def _statistic(own: RelayState, queues: Queues, first: int, second: int) -> float:
+def _statistic(own: RelayState, counts: tuple[float, float], first: int, second: int) -> float:
     """Return the squared t-statistic of the difference between the classes' means.
 
     Args:
         own: RELAY's own state, with the sums filled.
-        queues: Its queues.
+        counts: How many examples of each class were summed.
         first: The place of the sum of the values in the negative class.
         second: The place of the sum of their squares there.
     """
     other = _MOMENTS * own.width
-    negatives, positives = np.float64(queues.lengths[NEGATIVE]), np.float64(queues.lengths[POSITIVE])
+    negatives, positives = counts
     mean_n, mean_p = own.sums[first] / negatives, own.sums[first + other] / positives
     variance_n = max(own.sums[second] / negatives - mean_n * mean_n, 0.0)
     variance_p = max(own.sums[second + other] / positives - mean_p * mean_p, 0.0)
@@ -84,6 +89,22 @@ def _statistic(own: RelayState, queues: Queues, first: int, second: int) -> floa
     difference = mean_p - mean_n
     statistic: float = difference * difference / (max(variance, TINY) * (1.0 / negatives + 1.0 / positives))
     return statistic
+
+
+@compiled
+def _raise_statistics(own: RelayState, queues: Queues, most: int, now: int) -> None:
+    """Raise each feature's statistic to that of the newest examples of each class, at most so many."""
+    width, sums = own.width, own.sums
+    _sum_class(own, queues, NEGATIVE, most, now)
+    _sum_class(own, queues, POSITIVE, most, now)
+    counts = (
+        np.float64(min(queues.lengths[NEGATIVE], most)),
+        np.float64(min(queues.lengths[POSITIVE], most)),
+    )
+    for i in range(width):
+        statistic = max(_statistic(own, counts, i, width + i), _statistic(own, counts, width + i, 2 * width + i))
+        place = 2 * _MOMENTS * width + i
+        sums[place] = max(sums[place], statistic)
 
 
 @compiled
@@ -109,13 +130,16 @@ def update_gates(own: RelayState, queues: Queues, now: int) -> None:
         for i in range(width):
             gates[i] = np.float32(1.0)
         return
-    _sum_class(own, queues, NEGATIVE, now)
-    _sum_class(own, queues, POSITIVE, now)
-    chance, floor, squares = 0.0, _floor(width), 0.0
+    chance, floor, squares, largest = 0.0, _floor(width), 0.0, 2 * _MOMENTS * width
     for i in range(width):
         chance += 2.0 / (i + 1)
+        own.sums[largest + i] = 0.0
+    kept = max(queues.lengths[NEGATIVE], queues.lengths[POSITIVE])
+    _raise_statistics(own, queues, kept, now)
+    if kept > NEWEST:
+        _raise_statistics(own, queues, NEWEST, now)
     for i in range(width):
-        statistic = max(_statistic(own, queues, i, width + i), _statistic(own, queues, width + i, 2 * width + i))
+        statistic = own.sums[largest + i]
         share = statistic / (statistic + chance)
         gate = max(floor, share * share)
         own.sums[i] = gate

@@ -76,5 +76,5 @@ def new_state(features: int, seed: bytes, mechanisms: int) -> RelayState:
         generator=new_generator(seed),
         words=WORDS,
         factors=features,
-        sums=6 * features,
+        sums=7 * features,
     )

@@ -1,0 +1,143 @@
+"""RELAY and its rivals where concepts turn, move or return: `python -m study.relay_turning run`, then `report`.
+
+The streams are the six kinds of `study.turning_streams`, each with 1 and 5 % positives, and with labels at once and
+1,000 examples late. The learners run without the worker. A repetition's seed is its number; development had seeds from
+1000 on. The G-mean is scored from the first step on by which both classes have come, and never starts again.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import LearnerSettings
+from stream_app.learners.factory import build
+from stream_app.terminal import say
+from study.relay import BETTER, WORSE, Score, learners_of, read_results, verdicts, write_results
+from study.relay_unseen import operations_of, predicted_by
+from study.report.scores import curves_of
+from study.turning_streams import KINDS, turning_stream
+from study.unseen_streams import AREBA_20, Made
+
+RESULTS = Path(__file__).with_name("results") / "relay_turning.csv"
+BEFORE = RESULTS.with_name("relay_turning_before.csv")
+"""The figures, and those of RELAY when its feature gates knew all kept examples together and not the newest alone."""
+
+DEVELOPMENT = RESULTS.with_name("relay_turning_development.csv")
+"""What was tried, on streams of seeds from 1000 on."""
+
+REPETITIONS = 10
+
+LEARNERS: Mapping[str, LearnerSettings] = {
+    "areba_20": AREBA_20,
+    "areba_100": LearnerSettings(method="areba", budget=100, scaler="standard"),
+    "qbr_100": LearnerSettings(method="qbr", budget=100, scaler="standard"),
+    "oob": LearnerSettings(method="oob", scaler="standard"),
+    "relay": LearnerSettings(method="relay"),
+}
+"""The learners; all but AREBA_20 have standardised features."""
+
+NAMES = ("RELAY before", "AREBA_20", "AREBA_100, scaled", "QBR_100, scaled", "OOB, scaled", "RELAY")
+
+STREAMS: Mapping[str, tuple[str, int, int]] = {
+    f"{kind}, {percent} %{', late' if delay else ''}": (kind, percent, delay)
+    for delay, kind, percent in product((0, 1_000), KINDS, (1, 5))
+}
+"""The streams by their names: a kind, the percentage of positives, and the delay of labels."""
+
+
+def figures_of(predicted: NDArray[np.int8], stream: Made) -> tuple[float, float]:
+    """Return the G-mean at the end, and its mean over all steps from the first one by which both classes have come."""
+    first = max(int((stream.clean == label).argmax()) for label in range(2))
+    curve = curves_of(predicted, stream.clean, first=first).gmean
+    return float(curve[-1]), float(curve[first:].mean())
+
+
+def score(name: str, repetitions: int) -> Score:
+    """Return the figures of a stream, float64 `[repetitions, learners]`, in the order of `LEARNERS`."""
+    kind, percent, delay = STREAMS[name]
+    rows = []
+    for number in range(repetitions):
+        stream = turning_stream(kind, percent, delay, number)
+        steps, width = operations_of(stream), stream.features.shape[1]
+        seed = hashlib.sha256(f"{name} {number}".encode()).digest()
+        learners = [build(method, settings, width, seed) for method, settings in LEARNERS.items()]
+        rows.append([figures_of(predicted_by(learner, stream, steps), stream) for learner in learners])
+    figures = np.array(rows)
+    return Score(figures[:, :, 0], figures[:, :, 1])
+
+
+def with_former(scores: Mapping[str, Score], former: Mapping[str, Score]) -> Mapping[str, Score]:
+    """Put RELAY's figures of before first, so that the learners are `NAMES`."""
+    return {
+        name: Score(*(np.hstack([old[:, -1:], new]) for old, new in zip(former[name], own, strict=True)))
+        for name, own in scores.items()
+    }
+
+
+def lines_of(scores: Mapping[str, Score]) -> Iterator[str]:
+    """Yield two Markdown tables: the means of `NAMES` on each stream, and how RELAY compares with each."""
+    yield f"| stream: end, average | {' | '.join(NAMES)} |"
+    yield f"| --- |{' --- |' * len(NAMES)}"
+    for name, own in scores.items():
+        means = zip(own.final.mean(axis=0), own.average.mean(axis=0), strict=True)
+        yield f"| {name} | {' | '.join(f'{end:.3f}, {average:.3f}' for end, average in means)} |"
+    ends, averages = (np.mean([own[place].mean(axis=0) for own in scores.values()], axis=0) for place in range(2))
+    yield f"| mean | {' | '.join(f'{end:.3f}, {average:.3f}' for end, average in zip(ends, averages, strict=True))} |"
+    yield ""
+    yield "| RELAY against | end: better, worse, higher | average: better, worse, higher |"
+    yield "| --- | --- | --- |"
+    for place, name in enumerate(NAMES[:-1]):
+        cells = []
+        for figure in range(2):
+            found = verdicts([own[figure][:, [place, -1]] for own in scores.values()])
+            counts = [sum(one.result == result for one in found) for result in (BETTER, WORSE)]
+            cells.append(f"{counts[0]}, {counts[1]}, {sum(one.means[1] > one.means[0] for one in found)}")
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def lines_of_development(scores: Mapping[str, Score], learners: Sequence[str]) -> Iterator[str]:
+    """Yield a Markdown table of what was tried: the means over the streams, and those of the hyperplane and STAGGER."""
+    yield "| end, average | mean | hyperplane, 1 % | hyperplane, 5 % | stagger, 1 % | stagger, 5 % |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    means = {name: np.stack(own).mean(axis=1) for name, own in scores.items()}
+    columns = [np.mean(list(means.values()), axis=0)]
+    columns += [own for name, own in means.items() if name.startswith(("hyperplane", "stagger"))]
+    for place, learner in enumerate(learners):
+        cells = ["{:.3f}, {:.3f}".format(*own[:, place]) for own in columns]
+        yield f"| {learner} | {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m study.relay_turning", description=(__doc__ or "").split("\n", 1)[0]
+    )
+    parser.add_argument("command", choices=("run", "report", "development"))
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="repetitions of a stream")
+    parser.add_argument("--before", type=Path, default=BEFORE, help="the CSV file of RELAY before")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the figures")
+    given = parser.parse_args(arguments)
+    if given.command == "run":
+        scores = {}
+        for name in STREAMS:
+            scores[name] = score(name, given.repetitions)
+            say(f"{name}: {given.repetitions}")
+        write_results(scores, given.results, list(LEARNERS))
+        return 0
+    if given.command == "development":
+        lines = lines_of_development(read_results(DEVELOPMENT), learners_of(DEVELOPMENT))
+    else:
+        lines = lines_of(with_former(read_results(given.results), read_results(given.before)))
+    for line in lines:
+        say(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
