@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from stream_app.records import ID_WORDS, MAX_ID_BYTES
 
 Floats: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
 Longs: TypeAlias = NDArray[np.int64]
 Integers: TypeAlias = NDArray[np.int32]
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stream_app import schemas
-from stream_app.arrays import NO_LONG, Bytes, Floats, Integers, Longs, Words
+from stream_app.arrays import NO_LONG, Bytes, Doubles, Floats, Integers, Longs, Words
 from stream_app.records import ID_WORDS, Header, Headers, Mark
 
 Cell: TypeAlias = bytes | None
@@ -261,10 +261,10 @@ def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers
     return headers
 
 
-# Predictions and outcomes before they are encoded ---------------------------------------------------------------------
+# Predictions, outcomes and metrics before they are encoded ------------------------------------------------------------
 
 Rows: TypeAlias = NDArray[np.void]
-"""Rows of `PREDICTION_ROW` or `OUTCOME_ROW`."""
+"""Rows of `PREDICTION_ROW`, `OUTCOME_ROW` or `METRIC_ROW`."""
 
 NO_INTEGER = np.iinfo(np.int32).min
 """Stands for null in a column of ints."""
@@ -277,6 +277,7 @@ _DTYPES: Mapping[str, DTypeLike] = MappingProxyType({
     "int": np.int32,
     "long": np.int64,
     "float": np.float32,
+    "double": np.float64,
 })  # fmt: skip
 
 _NULLS: Mapping[str, float] = MappingProxyType({
@@ -307,6 +308,12 @@ def columns_of(record: str) -> Sequence[Column]:
     return [_column(field["name"], field["type"]) for field in schemas.newest()[record]["fields"]]
 
 
+def window_columns() -> Sequence[Column]:
+    """Return the columns of a window of metrics, each a float64: the fields of its newest schema."""
+    [windows] = [field["type"] for field in schemas.newest()["metric"]["fields"] if field["name"] == "windows"]
+    return [_column(field["name"], field["type"]) for field in windows["items"]["fields"]]
+
+
 def _column(name: str, kind: Any) -> Column:  # noqa: ANN401  (a type in a schema)
     nullable = isinstance(kind, list)
     plain = kind[1] if nullable else kind
@@ -314,12 +321,30 @@ def _column(name: str, kind: Any) -> Column:  # noqa: ANN401  (a type in a schem
 
 
 def _row_type(columns: Sequence[Column]) -> np.dtype[np.void]:
-    """Return the type of a row: the columns, and the position of the input record that caused the record."""
-    return np.dtype([("position", np.int32), *((one.name, _DTYPES[one.kind]) for one in columns)], align=True)
+    """Return the type of a row: the columns, and the position of the input record that caused the record.
+
+    An array has as many items as a value says, and so no column.
+    """
+    cells = [(one.name, _DTYPES[one.kind]) for one in columns if one.kind != "array"]
+    return np.dtype([("position", np.int32), *cells], align=True)
 
 
 PREDICTION_ROW = _row_type(columns_of("prediction"))
 OUTCOME_ROW = _row_type(columns_of("outcome"))
+METRIC_ROW = _row_type(columns_of("metric"))
+
+
+class MetricRows(NamedTuple):
+    """Records of metrics.
+
+    Attributes:
+        rows: `[n]` of `METRIC_ROW`.
+        windows: float64 `[n, w, metric_windows.WINDOW_COLUMNS]`, the windows of each; NaN stands for null.
+    """
+
+    rows: Rows
+    windows: Doubles
+
 
 NO_OUTCOME: Rows = np.zeros(1, OUTCOME_ROW)
 """One outcome whose columns are null, or 0 if they cannot be null."""

@@ -129,6 +129,7 @@ def _rehearse(settings: TaskSettings) -> None:
     rehearse()
     # the same code reads all formats
     plain: dict[str, object] = {"unknown_streams": "model", "wire_format": None, "schema_ids": {}}
+    plain["metrics"] = settings.metrics.model_copy(update={"every_labels": 1})  # a record of metrics is written, too
     settings = settings.model_copy(update=plain)
     task = Task(0, settings, ("examples", "labels"))
     kinds = {stream.model_dump_json(): name for name, stream in settings.streams.items()}

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
+
 from stream_app.config import Config
-from stream_app.metric_windows import window_of_sums
+from stream_app.metric_windows import figures_of_sums, window_of
 from stream_app.records import Metric, MetricWindow
 
 
@@ -93,12 +95,16 @@ def _sum_of_windows(windows: Sequence[MetricWindow], labelled: Sequence[int], pr
         sum(getattr(window, name) for window in windows)
         for name in ("positive_correct", "positive_total", "negative_correct", "negative_total")
     )
-    return window_of_sums(
+    cost = _mean(windows, weights, lambda window: window.cost_per_example)
+    figures = figures_of_sums(
         fading,
-        (right, positives, rejected, negatives),
+        np.array([right, positives, rejected, negatives]),
         _mean(windows, weights, _prevalence) or 0.0,
-        cost_per_example=_mean(windows, weights, lambda window: window.cost_per_example),
+        roc_auc=np.nan,
+        average_precision=np.nan,
+        cost_per_example=np.nan if cost is None else cost,
     )
+    return window_of(figures)
 
 
 def _faded_labels(count: int, fading: float) -> float:

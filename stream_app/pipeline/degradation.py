@@ -33,12 +33,12 @@ All state is in arrays. Square roots, the only function used, are correctly roun
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import Longs
+from stream_app.arrays import Doubles, Longs
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
@@ -54,8 +54,6 @@ from stream_app.jit.memory import (
     rows_at,
 )
 from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
-
-Doubles: TypeAlias = NDArray[np.float64]
 
 _RECOVERED = 0.9
 """The share of the value before the change at which a G-mean counts as recovered."""

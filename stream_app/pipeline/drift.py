@@ -72,15 +72,6 @@ class DriftFigures(NamedTuple):
     features_drifted: int | None = None
 
 
-def figures_of(report: NDArray[np.float64]) -> DriftFigures:
-    """Return the figures of a report, float64 `[FIGURES]`."""
-    examples, score_psi, feature_psi, feature, drifted = report.tolist()
-    if math.isnan(examples):
-        return DriftFigures()
-    known = None if math.isnan(score_psi) else score_psi
-    return DriftFigures(int(examples), known, feature_psi, int(feature), int(drifted))
-
-
 @inlined_without_refcounts
 def _logarithm(value: float) -> float:
     """Return the natural logarithm by plain arithmetic, which has the same bits on every machine."""

@@ -19,10 +19,9 @@ from stream_app.arrays import Integers, Longs
 from stream_app.config import JoinSettings
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.pipeline.steps.routed import Judged, Routed
-from stream_app.record_columns import BinaryColumn, OutputRecords, Rows, binary_column, event_time_ms, log_time_ms
-from stream_app.records import Cause, Header, Metric, Outcome, Prediction, Reason, Side
-from stream_app.serialization import codec
-from stream_app.serialization.encode import encode_rows
+from stream_app.record_columns import BinaryColumn, MetricRows, OutputRecords, Rows, event_time_ms, log_time_ms
+from stream_app.records import Cause, Header, Outcome, Prediction, Reason, Side
+from stream_app.serialization.encode import encode_metrics, encode_rows
 from stream_app.serialization.label_causes import explained
 from stream_app.serialization.left_out import Fields, fitted
 from stream_app.serialization.names import Names
@@ -176,7 +175,7 @@ class Collector:
         self._predictions: list[Rows] = []
         self._outcomes: list[Rows] = []
         self._passed: dict[int, Sequence[Header]] = {}  # by row of all outcomes, as they were collected
-        self._metrics: list[tuple[int, Metric]] = []
+        self._metrics: list[MetricRows] = []
         self._dead: list[tuple[int, DeadLetterRow]] = []
         self._erased: list[Erased] = []
 
@@ -193,13 +192,10 @@ class Collector:
         if len(rows):
             self._outcomes.append(rows)
 
-    def event_time_ms(self, position: int) -> int:
-        """Return the event time of the record at a position."""
-        return int(self._batch.times[position])
-
-    def metric(self, position: int, metric: Metric) -> None:
-        """Add one record of metrics."""
-        self._metrics.append((position, metric))
+    def metrics(self, metrics: MetricRows) -> None:
+        """Add all metrics of some positions."""
+        if len(metrics.rows):
+            self._metrics.append(metrics)
 
     def dead(self, position: int, letter: DeadLetterRow) -> None:
         """Add a dead letter that the record at a position caused; it can be a label that had waited."""
@@ -226,7 +222,7 @@ class Collector:
         topics = {
             "predictions": self._encode_rows(Prediction, self._predictions, names, wire_format),
             "outcomes": self._encode_rows(Outcome, self._outcomes, names, wire_format),
-            "metrics": self._encode_metrics(wire_format) if self._metrics else NOTHING,
+            "metrics": self._encode_metrics(names, wire_format) if self._metrics else NOTHING,
             "dead-letters": self._encode_dead(form) if self._dead else NOTHING,
         }
         return Outputs(
@@ -270,12 +266,12 @@ class Collector:
             return self._passed
         return {row: self._passed[at] for row, at in enumerate(order.tolist()) if at in self._passed}
 
-    def _encode_metrics(self, wire_format: WireFormat) -> OutputRecords:
-        rows = sorted(self._metrics, key=_position)
-        positions = np.array([position for position, _ in rows], np.int32)
-        keys = binary_column([metric.stream.encode() for _, metric in rows])
-        values = binary_column([codec.encode(metric, wire_format) for _, metric in rows])
-        return self._records(positions, keys, values, {})
+    def _encode_metrics(self, names: Names, wire_format: WireFormat) -> OutputRecords:
+        rows, order = _together([metrics.rows for metrics in self._metrics])
+        windows = np.concatenate([metrics.windows for metrics in self._metrics])
+        rows["event_time_ms"] = self._batch.times[rows["position"]]
+        values = encode_metrics(MetricRows(rows, windows if order is None else windows[order]), names, wire_format)
+        return self._records(rows["position"], _keys(names, rows["stream"]), values, {})
 
     def _records(
         self, positions: Integers, keys: BinaryColumn, values: BinaryColumn, passed: Mapping[int, Sequence[Header]]

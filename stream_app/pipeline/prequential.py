@@ -44,8 +44,9 @@ from stream_app.jit.memory import (
     prefetch_all,
 )
 from stream_app.join.score_bins import BINS, score_bins
+from stream_app.metric_windows import window_of
 from stream_app.pipeline.decision_costs import correct_cost, cost_of, count_cost
-from stream_app.pipeline.window_figures import average_precision, roc_auc, window_of
+from stream_app.pipeline.window_figures import average_precision, roc_auc, windows_of
 from stream_app.records import MetricWindow
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
@@ -358,10 +359,7 @@ class Prequential:
 
     def windows(self) -> Sequence[MetricWindow]:
         """Return the figures of each window."""
-        return [
-            window_of(row[0], report)
-            for row, report in zip(self._factors.tolist(), self.report().tolist(), strict=True)
-        ]
+        return [window_of(figures) for figures in windows_of(self._factors[:, 0].tolist(), self.report())]
 
     @property
     def main_window(self) -> MetricWindow:

@@ -1,7 +1,6 @@
 """One stream of a task: its join, learners, scores and open marks; `stream_set` runs all streams in one call."""
 
 import hashlib
-import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import NO_LONG, Floats, Longs
+from stream_app.arrays import Floats
 from stream_app.config import Running, StreamSettings, TaskSettings, ThresholdSettings
 from stream_app.join.constants import Counter
 from stream_app.join.stream_join import StreamJoin
@@ -19,13 +18,12 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.alert_share import AlertShare
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.calibration import Calibration
-from stream_app.pipeline.degradation import ChangeMonitor, DetectedChange
-from stream_app.pipeline.drift import DriftFigures, InputDrift
+from stream_app.pipeline.degradation import ChangeMonitor
+from stream_app.pipeline.drift import InputDrift
 from stream_app.pipeline.pending_headers import PendingHeaders, held_headers_bytes
 from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.pipeline.prequential import MAIN_WINDOW, Prequential
-from stream_app.pipeline.window_figures import window_of
-from stream_app.records import ID_WORDS, Metric, Operation, Side
+from stream_app.records import ID_WORDS, Operation, Side
 
 if TYPE_CHECKING:
     from stream_app.learners.api import Learner
@@ -285,66 +283,3 @@ class Stream:
     def take_marks(self, marks: Iterable[OpenMark]) -> None:
         """Take over open marks, oldest first, and drop the oldest beyond the bound."""
         self._open_marks = dict.fromkeys([*marks][-self._task.join.max_open_marks_per_stream :])
-
-    def metric(
-        self,
-        number: int,
-        counts: Longs,
-        report: NDArray[np.float64],
-        windows: NDArray[np.float64],
-        calibration_error: float,
-        change: DetectedChange,
-        drift: DriftFigures,
-        event_time_ms: int,
-    ) -> Metric:
-        """Return the record of metrics of a learner.
-
-        Args:
-            number: The learner's number.
-            counts: int64 `[10]`, a row of `JoinOutput.reports`.
-            report: float64 `[7]`, a row of `Answers.reports`.
-            windows: float64 `[w, 10]`, the numbers of each window, by `prequential.REPORT_COLUMNS`.
-            calibration_error: Of its probabilities; NaN: not known.
-            change: The last change of the learner.
-            drift: The figures of the last window of examples.
-            event_time_ms: The event time of the record that caused the report.
-        """
-        labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
-        delays = [None if delay == NO_LONG else int(delay) for delay in counts[7:10]]
-        has_queues = report[5] + report[6] > 0  # the capacity of a queue is at least 1
-        queues = [int(figure) if has_queues else None for figure in report[3:7]]
-        return Metric(
-            stream=self.name,
-            learner=self.learner_names[number],
-            champion=number == self.join.champion,
-            labelled=labelled,
-            windows=tuple(map(window_of, self._task.metrics.fading_factors, windows.tolist())),
-            calibration_error=None if math.isnan(calibration_error) else calibration_error,
-            positive_size=float(report[1]),
-            negative_size=float(report[2]),
-            positive_queue=queues[0],
-            negative_queue=queues[1],
-            positive_capacity=queues[2],
-            negative_capacity=queues[3],
-            updates=int(report[0]),
-            examples=examples,
-            unlabelled=unlabelled,
-            evicted=evicted,
-            duplicates=duplicates,
-            pending=pending,
-            waiting=waiting,
-            delay_ms_p50=delays[0],
-            delay_ms_p90=delays[1],
-            delay_ms_p99=delays[2],
-            changes=change.changes,
-            change_flagged=change.flagged,
-            change_began=change.began,
-            gmean_before=change.gmean_before,
-            labels_to_recover=change.labels_to_recover,
-            drift_examples=drift.examples,
-            score_psi=drift.score_psi,
-            largest_feature_psi=drift.feature_psi,
-            largest_feature=drift.feature,
-            features_drifted=drift.features_drifted,
-            event_time_ms=event_time_ms,
-        )

@@ -23,8 +23,6 @@ from stream_app.join.segments import wanting
 from stream_app.learners.factory import LearnerResources
 from stream_app.learners.online import OnlineLearner
 from stream_app.pipeline.batch import InputBatch
-from stream_app.pipeline.degradation import change_of
-from stream_app.pipeline.drift import figures_of
 from stream_app.pipeline.erasing import erase
 from stream_app.pipeline.leftovers import close
 from stream_app.pipeline.outputs import Collector
@@ -38,6 +36,7 @@ from stream_app.pipeline.steps.join_and_learn import (
     learn_interpreted,
 )
 from stream_app.pipeline.steps.kept_records import keep_labels, pass_headers, segments_of
+from stream_app.pipeline.steps.metric_rows import metric_rows
 from stream_app.pipeline.steps.output_rows import output_rows
 from stream_app.pipeline.steps.routed import group_by_stream, marks_by_segment
 from stream_app.pipeline.steps.stretch import Joined, Stretch
@@ -363,19 +362,10 @@ class Streams:
         which, learners, out, answers, drifts = result
         joins = self._joins[which] if self.has_costs else self._joins[:0]
         scores = evaluate(joins, learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
-        for report, segment in enumerate(segments_of(out, OutputKind.REPORTS)):
-            stream, counts = self._streams[which[segment]], out.reports[report]
-            if not counts[1]:
-                continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
-            position = int(scores.positions[report])
-            time_ms, drift = collector.event_time_ms(position), figures_of(drifts[report])
-            for k in range(len(stream.learner_names)):
-                change = change_of(scores.changes[k, report].tolist())
-                error = float(answers.calibration_errors[k, report])
-                metric = stream.metric(
-                    k, counts, answers.reports[k, report], scores.windows[k, report], error, change, drift, time_ms
-                )
-                collector.metric(position, metric)
+        if len(scores.positions):
+            owners = which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER])
+            factors = self._settings.metrics.fading_factors
+            collector.metrics(metric_rows(owners, out, answers, scores, drifts, factors))
 
     def collect(self, batch: InputBatch, result: Joined, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a stretch to the collector."""

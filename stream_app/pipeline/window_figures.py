@@ -12,16 +12,15 @@ precision is the mean, over the examples of class 1, of the precision at their o
 of the other scores in the same bin count as higher.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from stream_app.arrays import Doubles
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Pointer
 from stream_app.join.score_bins import BINS
-from stream_app.metric_windows import window_of_sums
-from stream_app.records import MetricWindow
+from stream_app.metric_windows import figures_of_sums
 
 
 @inlined_without_refcounts
@@ -56,15 +55,17 @@ def average_precision(positives: Pointer, negatives: Pointer, prevalence: float)
     return total / positive
 
 
-def window_of(fading: float, report: Sequence[float]) -> MetricWindow:
-    """Return the figures of a window, whose numbers at a report are by `prequential.REPORT_COLUMNS`."""
-    positive_correct, positive_total, negative_correct, negative_total, positives, labels, *others = report
-    area, average, costs, costed = others
-    return window_of_sums(
-        fading,
-        (positive_correct, positive_total, negative_correct, negative_total),
-        positives / labels if labels > 0.0 else 0.0,
-        roc_auc=None if math.isnan(area) else area,
-        average_precision=None if math.isnan(average) else average,
-        cost_per_example=costs / costed if costed > 0.0 else None,
+def windows_of(factors: Sequence[float], reports: Doubles) -> Doubles:
+    """Return the figures of windows, `[..., w, WINDOW_COLUMNS]`, from their numbers at reports.
+
+    Args:
+        factors: The w fading factors.
+        reports: float64 `[..., w, 10]`, by `prequential.REPORT_COLUMNS`.
+    """
+    sums, (positives, labels, area, average, costs, costed) = reports[..., :4], np.moveaxis(reports[..., 4:], -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prevalence = np.where(labels > 0.0, positives / labels, 0.0)
+        cost = np.where(costed > 0.0, costs / costed, np.nan)
+    return figures_of_sums(
+        np.array(factors), sums, prevalence, roc_auc=area, average_precision=average, cost_per_example=cost
     )

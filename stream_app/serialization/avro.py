@@ -73,6 +73,7 @@ BOOLEAN = -int(Check.BOOLEAN)
 LEFT_OVER = -int(Check.LEFT_OVER)
 
 FLOAT_BYTES = 4
+DOUBLE_BYTES = 8
 
 
 # With unsigned indices (`uintp`), the compiler need not handle indices from the end: it then loads the bytes of a word
@@ -246,8 +247,6 @@ NULL_VALUE, BOOLEAN_VALUE, LONG_VALUE, DOUBLE_VALUE, TEXT_VALUE = range(5)
 VALUE_TYPES = ["null", "boolean", "long", "double", "string"]
 """The union of the schema."""
 
-_DOUBLE_BYTES = 8
-
 
 @inlined_without_refcounts
 def read_value_span(buffer: Bytes, position: int, end: int) -> tuple[int, int, int]:
@@ -263,7 +262,7 @@ def read_value_span(buffer: Bytes, position: int, end: int) -> tuple[int, int, i
     elif kind == LONG_VALUE:
         position = read_long(buffer, position, end)[1]
     elif kind == DOUBLE_VALUE:
-        position = position + _DOUBLE_BYTES if end - position >= _DOUBLE_BYTES else TRUNCATED
+        position = position + DOUBLE_BYTES if end - position >= DOUBLE_BYTES else TRUNCATED
     else:
         start, position = read_text(buffer, position, end)
     return kind, start, position

@@ -11,13 +11,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import NO_LONG, Bytes, Floats, Longs
+from stream_app.arrays import NO_LONG, Bytes, Doubles, Floats, Longs
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
-from stream_app.record_columns import NO_INTEGER, PADDING_BYTES, BinaryColumn, Rows, columns_of
-from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Outcome, Prediction
+from stream_app.record_columns import (
+    NO_INTEGER,
+    PADDING_BYTES,
+    BinaryColumn,
+    Column,
+    MetricRows,
+    Rows,
+    columns_of,
+    window_columns,
+)
+from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Metric, Outcome, Prediction
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
-from stream_app.serialization.json_rows import json_rows
+from stream_app.serialization.json_rows import json_metrics, json_rows
 from stream_app.serialization.json_text import write_json
 from stream_app.serialization.names import Names, Texts
 from stream_app.serialization.sender_checks import checked, require_finite
@@ -60,6 +69,15 @@ def _put_float(out: Bytes, position: int, value: np.float32) -> int:
     for i in range(avro.FLOAT_BYTES):
         out[position + i] = np.uint8((bits >> np.uint32(8 * i)) & np.uint32(0xFF))
     return position + avro.FLOAT_BYTES
+
+
+@inlined_without_refcounts
+def _put_double(out: Bytes, position: int, value: np.float64) -> int:
+    """Write the bits of a float64, little-endian, and return the next position."""
+    bits = np.float64(value).view(np.uint64)
+    for i in range(avro.DOUBLE_BYTES):
+        out[position + i] = np.uint8((bits >> np.uint64(8 * i)) & np.uint64(0xFF))
+    return position + avro.DOUBLE_BYTES
 
 
 def _header(wire_format: WireFormat | None, record: type[avro.Record]) -> bytes:
@@ -105,27 +123,47 @@ _WRITING: Mapping[str, _Writing] = MappingProxyType({
     "int": _Writing(MAX_INT_BYTES, "put_long(out, {at}, np.int64({cell}))", "{cell} == NO_INTEGER"),
     "long": _Writing(MAX_VARINT_BYTES, "put_long(out, {at}, {cell})", "{cell} == NO_LONG"),
     "float": _Writing(avro.FLOAT_BYTES, "_put_float(out, {at}, {cell})", "np.isnan({cell})"),
+    "double": _Writing(avro.DOUBLE_BYTES, "_put_double(out, {at}, {cell})", "np.isnan({cell})"),
 })  # fmt: skip
 
 
+class _Encoder(NamedTuple):
+    """A compiled function that writes rows, and how much room it needs.
+
+    Attributes:
+        write: Takes buffer, ends, names of streams and learners, the rows, their bytes, and the windows of metrics.
+        row_bytes: The most bytes of a row without its names and windows.
+        window_bytes: The most bytes of a window of metrics.
+    """
+
+    write: Callable[..., None]
+    row_bytes: int
+    window_bytes: int
+
+
 @cache
-def _encoder(name: str, row_type: np.dtype[np.void]) -> tuple[Callable[..., None], int]:
-    """Compile the function that writes rows of a record type; return it, and the most bytes of a row without its names.
+def _encoder(name: str, row_type: np.dtype[np.void]) -> _Encoder:
+    """Compile the function that writes rows of a record type.
 
     Its source is made from the schema: one statement a column, as a person would write it, so that no look-up in a
-    table is left in the loop.
+    table is left in the loop. Of Avro's arrays, metrics have one: the number of windows, the windows, and 0.
     """
-    most, lines = 0, []
+    row_bytes = window_bytes = 0
+    lines = []
     for column in columns_of(name):
-        writing, terms = _WRITING[column.kind], {"cell": f"cells[{column.name!r}]", "name": column.name}
-        terms["start"] = str(row_type.fields[column.name][1]) if row_type.fields else ""
-        value = writing.value.format(at="_put_byte(out, position, 2)" if column.nullable else "position", **terms)
-        null = f"_put_byte(out, position, 0) if {writing.is_null.format(**terms)} else " if column.nullable else ""
-        lines.append(f"        position = {null}{value}")
-        most += writing.most_bytes + column.nullable
-    body = "\n".join(lines)
+        if column.kind != "array":
+            start = str(row_type.fields[column.name][1]) if row_type.fields else ""
+            lines.append(_statement(column, f"cells[{column.name!r}]", start))
+            row_bytes += _most_bytes(column)
+            continue
+        parts = window_columns()
+        lines += ["position = put_long(out, position, windows.shape[1])", "for w in range(windows.shape[1]):"]
+        lines += [f"    {_statement(part, f'windows[row, w, {number}]')}" for number, part in enumerate(parts)]
+        lines.append("position = _put_byte(out, position, 0)")
+        row_bytes, window_bytes = row_bytes + MAX_VARINT_BYTES + 1, sum(map(_most_bytes, parts))
+    body = "\n".join(f"        {line}" for line in lines)
     source = f"""
-def encode_{name}(out, ends, stream_names, learner_names, rows, raw):
+def encode_{name}(out, ends, stream_names, learner_names, rows, raw, windows):
     position = 0
     for row in range(len(rows)):
         cells = rows[row]
@@ -134,7 +172,23 @@ def encode_{name}(out, ends, stream_names, learner_names, rows, raw):
 """
     made = globals() | {"NO_INTEGER": NO_INTEGER, "NO_LONG": NO_LONG}
     exec(compile(source, __file__, "exec"), made)  # noqa: S102  (the text is made here, from schemas of this package)
-    return compiled_without_refcounts(made[f"encode_{name}"]), most
+    return _Encoder(compiled_without_refcounts(made[f"encode_{name}"]), row_bytes, window_bytes)
+
+
+def _statement(column: Column, cell: str, start: str = "") -> str:
+    """Return the statement that writes a cell of a column; `start` is where an id begins in the bytes of its row."""
+    writing, terms = _WRITING[column.kind], {"cell": cell, "name": column.name, "start": start}
+    value = writing.value.format(at="_put_byte(out, position, 2)" if column.nullable else "position", **terms)
+    null = f"_put_byte(out, position, 0) if {writing.is_null.format(**terms)} else " if column.nullable else ""
+    return f"position = {null}{value}"
+
+
+def _most_bytes(column: Column) -> int:
+    """Return the most bytes of a cell without a name."""
+    return _WRITING[column.kind].most_bytes + column.nullable
+
+
+_NO_WINDOWS = np.zeros((0, 0, 0))
 
 
 def encode_rows(
@@ -150,11 +204,30 @@ def encode_rows(
     """
     if wire_format is not None and wire_format.json is not None:
         return json_rows(record, rows, names, wire_format.header(record))
-    encode, most = _encoder(record.__name__.lower(), rows.dtype)
+    return _encoded(record, rows, _NO_WINDOWS, names, wire_format)
+
+
+def encode_metrics(metrics: MetricRows, names: Names, wire_format: WireFormat | None = None) -> BinaryColumn:
+    """Return n values for the topic of metrics, as `encode_rows` does."""
+    if wire_format is not None and wire_format.json is not None:
+        return json_metrics(metrics, names, wire_format.header(Metric))
+    return _encoded(Metric, metrics.rows, metrics.windows, names, wire_format)
+
+
+def _encoded(
+    record: type[Prediction | Outcome | Metric],
+    rows: Rows,
+    windows: Doubles,
+    names: Names,
+    wire_format: WireFormat | None,
+) -> BinaryColumn:
+    encoder = _encoder(record.__name__.lower(), rows.dtype)
     streams, learners = names.streams.written(_header(wire_format, record)), names.learners.written()
-    out = np.empty(len(rows) * (streams.longest + learners.longest + most), np.uint8)
+    most = streams.longest + learners.longest + encoder.row_bytes + windows.shape[1] * encoder.window_bytes
+    out = np.empty(len(rows) * most, np.uint8)
     ends = np.empty(len(rows), np.int64)
-    encode(out, ends, streams, learners, rows, rows.view(np.uint8).reshape(len(rows), rows.itemsize))
+    raw = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
+    encoder.write(out, ends, streams, learners, rows, raw, windows)
     return _column(out, ends)
 
 

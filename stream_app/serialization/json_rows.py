@@ -1,6 +1,7 @@
 """Batches of outputs as JSON: the bytes equal the output of `codec.encode` for the format `json`."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from stream_app.arrays import NO_LONG
-from stream_app.record_columns import NO_INTEGER, BinaryColumn, Column, Rows, binary_column, columns_of
+from stream_app.record_columns import (
+    NO_INTEGER,
+    BinaryColumn,
+    Column,
+    MetricRows,
+    Rows,
+    binary_column,
+    columns_of,
+    window_columns,
+)
 from stream_app.records import Outcome, Prediction
 from stream_app.serialization.json_text import text_of
 from stream_app.serialization.json_value import field_types
@@ -27,8 +37,31 @@ def json_rows(record: type[Prediction | Outcome], rows: Rows, names: Names, head
     name = record.__name__.lower()
     types, columns = field_types(name), columns_of(name)
     texts = [_texts(column, rows[column.name], types[column.name], names) for column in columns]
-    template = "{" + ",".join(f"{json.dumps(column.name)}:%s" for column in columns) + "}"
+    return _values(columns, texts, header)
+
+
+def json_metrics(metrics: MetricRows, names: Names, header: bytes = b"") -> BinaryColumn:
+    """Return n values for the topic of metrics; see `json_rows`."""
+    types, columns, parts = field_types("metric"), columns_of("metric"), window_columns()
+    template = _template(parts)
+    windows = [
+        "[" + ",".join(template % tuple(map(_double, window)) for window in own) + "]"
+        for own in metrics.windows.tolist()
+    ]
+    texts = [
+        windows if column.kind == "array" else _texts(column, metrics.rows[column.name], types[column.name], names)
+        for column in columns
+    ]
+    return _values(columns, texts, header)
+
+
+def _values(columns: Sequence[Column], texts: Sequence[Sequence[str]], header: bytes) -> BinaryColumn:
+    template = _template(columns)
     return binary_column([header + (template % cells).encode() for cells in zip(*texts, strict=True)])
+
+
+def _template(columns: Sequence[Column]) -> str:
+    return "{" + ",".join(f"{json.dumps(column.name)}:%s" for column in columns) + "}"
 
 
 def _texts(column: Column, cells: Any, kind: Any, names: Names) -> Sequence[str]:  # noqa: ANN401  (see `Rows`; a type)
@@ -41,6 +74,7 @@ def _texts(column: Column, cells: Any, kind: Any, names: Names) -> Sequence[str]
         "int": partial(_integers, NO_INTEGER),
         "long": partial(_integers, NO_LONG),
         "float": _floats,
+        "double": lambda some: [_double(one) for one in some.tolist()],
     }
     return writers[column.kind](cells)
 
@@ -65,3 +99,8 @@ def _integers(null: int, cells: Any) -> list[str]:  # noqa: ANN401  (as above)
 def _floats(cells: Any) -> list[str]:  # noqa: ANN401  (as above)
     """Return float32 values in the shortest form that is the same float32 again; NaN is null."""
     return ["null" if text == "nan" else text for text in cells.astype("U").tolist()]
+
+
+def _double(cell: float) -> str:
+    """Return a float64 in the shortest form that is the same again; NaN is null."""
+    return "null" if math.isnan(cell) else repr(cell)

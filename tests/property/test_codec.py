@@ -24,9 +24,11 @@ from stream_app.records import (
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import decode
+from stream_app.serialization.wire_format import WireFormat
 from tests.support.formats.avro_reference import HEADERS, Maker, judge, plain, read, same
 from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
-from tests.support.formats.columns import encode_outcomes, encode_predictions
+from tests.support.formats.columns import encode_metrics, encode_outcomes, encode_predictions
+from tests.support.formats.json_values import JSON
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63) + 1, 2**63 - 1)
@@ -44,14 +46,27 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int | None: st.none() | LONGS,
     float | None: st.none() | DOUBLES,
 }
-WINDOWS = st.builds(MetricWindow, **{field: BY_TYPE[kind] for field, kind in MetricWindow.__annotations__.items()})
-BY_TYPE[tuple[MetricWindow, ...]] = st.lists(WINDOWS, min_size=1, max_size=3).map(tuple)
-METRICS = st.builds(
-    Metric,
-    **{field: BY_TYPE[kind] for field, kind in Metric.__annotations__.items()}
-    | {f"{name}_{what}": INTS for name in ("positive", "negative") for what in ("queue", "capacity")}
-    | dict.fromkeys(("largest_feature", "features_drifted"), INTS),
-)
+
+
+def metrics_of(
+    doubles: st.SearchStrategy[float], ints: st.SearchStrategy[int], fewest: int, most: int
+) -> st.SearchStrategy[Metric]:
+    """Return metrics with figures of this kind."""
+    types = BY_TYPE | {float: doubles, float | None: st.none() | doubles}
+    windows = st.builds(MetricWindow, **{field: types[kind] for field, kind in MetricWindow.__annotations__.items()})
+    types[tuple[MetricWindow, ...]] = st.lists(windows, min_size=fewest, max_size=most).map(tuple)
+    return st.builds(
+        Metric,
+        **{field: types[kind] for field, kind in Metric.__annotations__.items()}
+        | {f"{name}_{what}": ints for name in ("positive", "negative") for what in ("queue", "capacity")}
+        | dict.fromkeys(("largest_feature", "features_drifted"), ints),
+    )
+
+
+METRICS = metrics_of(DOUBLES, INTS, 1, 3)
+PUBLISHED_METRICS = metrics_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 2**31 - 1), 2, 2)
+"""What a worker publishes: finite figures, and in each metric as many windows as there are fading factors."""
+
 EXAMPLES = st.builds(Example, TEXTS, TEXTS, st.lists(FLOATS, max_size=12).map(tuple))
 LABELS = st.builds(Label, TEXTS, TEXTS, INTS, INTS)
 MARKS = st.builds(Mark, TEXTS, st.sampled_from(MarkKind), st.none() | LONGS, st.none() | TEXTS)
@@ -90,6 +105,13 @@ def test_columns_write_what_records_write(predictions: list[Prediction], outcome
     """The digest of a commit covers these bytes: both ways of writing must agree on each of them."""
     assert encode_predictions(predictions) == [codec.encode(each) for each in predictions]
     assert encode_outcomes(outcomes) == [codec.encode(each) for each in outcomes]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PUBLISHED_METRICS, min_size=1, max_size=4), st.sampled_from([None, JSON]))
+def test_metrics_as_rows_are_those_of_records(metrics: list[Metric], wire_format: WireFormat | None) -> None:
+    """Two readers of one metric must not see two values: rows and records are written alike, also as JSON."""
+    assert encode_metrics(metrics, wire_format) == [codec.encode(each, wire_format) for each in metrics]
 
 
 @settings(max_examples=60, deadline=None)
