@@ -64,7 +64,7 @@ def inspect(
     found = cluster.topics(config.topics)
     if absent := [absent_text(name) for name in config.topics if name not in found]:
         raise TopicError(absent)
-    look_at = partial(_inspect_task, cluster, config, found, workers, clock.now_ms())
+    look_at = partial(_inspect_again, cluster, config, found, workers, clock.now_ms())
     views = tuple(map(look_at, watched(chosen)))
     views = tuple(standing_still(cluster, config, views, clock))
     number = partitions_of(cluster, config.topics)
@@ -72,6 +72,19 @@ def inspect(
     tails = tails_of(cluster, config.topics.inputs, chosen, number)
     bound = bound_of(config, config.task_settings(), largest_batch_bytes(found[config.topics.labels]))
     return Inspection(config.application.id, workers, views, lines, bound.total(len(chosen)), tails, clock.now_ms())
+
+
+def _inspect_again(
+    cluster: Cluster, config: Config, found: Mapping[str, TopicInfo], workers: int, now_ms: int, task: int
+) -> TaskView:
+    """Inspect one task; if a running worker has deleted what was about to be read, inspect it again.
+
+    A worker deletes the beginning of progress after a snapshot, which is no problem of the task.
+    """
+    view = _inspect_task(cluster, config, found, workers, now_ms, task)
+    if workers and view.code is ErrorCode.OFFSET_GONE:
+        view = _inspect_task(cluster, config, found, workers, now_ms, task)
+    return view
 
 
 def _inspect_task(

@@ -17,7 +17,7 @@ from stream_app.backends.base import Cluster, LogReader, TopicPartition
 from stream_app.backends.reading import Take, read_in_steps
 from stream_app.cli import clients
 from stream_app.cli.main import cli
-from stream_app.errors import ConfigurationError, ErrorCode, TopicError
+from stream_app.errors import ConfigurationError, ErrorCode, OffsetGoneError, TopicError
 from stream_app.progress_records import Act, Commit
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label
@@ -277,6 +277,29 @@ def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.Monk
     monkeypatch.setattr(inspect_tasks, "progress_tail", later)
     found = inspect(world.cluster, world.config)
     assert [view.state for view in found.tasks] == [TaskState.RUNNING] * PARTITIONS, list(found.problems())
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_worker_that_trims_progress_meanwhile_is_no_damage(lasts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alarm at night would be about a record that a restore no longer needs; what stays deleted is reported."""
+    world = World(make_config(worker={"snapshot_after_ms": 0}))
+    world.send(3)
+    member = started(world.worker())
+    take_turns(member, until=all_at(member, 3))
+    place, looks = TopicPartition(world.config.topics.progress, 0), list[int]()
+
+    def tail(cluster: Cluster, partition: TopicPartition) -> list[Commit | Act]:
+        looks.append(partition.partition)
+        if partition == place and (lasts or looks.count(0) == 1):
+            raise OffsetGoneError(f"{place}: offset 12 does not exist", place)
+        return reading.progress_tail(cluster, partition)
+
+    monkeypatch.setattr(inspect_tasks, "progress_tail", tail)
+    view = inspect(world.cluster, world.config, [0], clock=world.clock).tasks[0]
+    assert looks == [0, 0]
+    assert (view.code, view.state) == (
+        (ErrorCode.OFFSET_GONE, TaskState.PARKED) if lasts else (None, TaskState.RUNNING)
+    )
 
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
