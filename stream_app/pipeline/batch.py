@@ -23,6 +23,14 @@ MALFORMED = int(Kind.MALFORMED)
 _TOMBSTONE = int(Kind.TOMBSTONE)
 WRONG_KEY = int(Reason.WRONG_KEY)
 
+_LAST_ADVANCE_MS = np.iinfo(np.int64).max - 1
+"""The largest time up to which a mark closes: compiled code closes what is below the time after it."""
+
+
+def advance_ms(mark: Mark) -> int:
+    """Return the time up to and including which an `advance` mark closes examples and labels, in milliseconds."""
+    return min(int(mark.time_ms or 0), _LAST_ADVANCE_MS)
+
 
 @dataclass(frozen=True, slots=True)
 class OriginalRecord:

@@ -6,12 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.arrays import NO_LONG, Bytes, Integers, Longs
-from stream_app.pipeline.batch import InputBatch
+from stream_app.pipeline.batch import InputBatch, advance_ms
 from stream_app.records import Mark, MarkKind, Side
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS
-
-_LATEST = np.iinfo(np.int64).max
-"""The latest event time that there can be."""
 
 
 class BatchColumns(NamedTuple):
@@ -67,7 +64,7 @@ def _of_marks(batch: InputBatch, side: Side, otherwise: int, value: Callable[[Ma
 
 
 def _closed_below(mark: Mark) -> int:
-    return min(int(mark.time_ms or 0), _LATEST - 1) + 1 if mark.kind is MarkKind.ADVANCE else NO_LONG
+    return advance_ms(mark) + 1 if mark.kind is MarkKind.ADVANCE else NO_LONG
 
 
 def _erased(mark: Mark) -> int:

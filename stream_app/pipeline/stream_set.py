@@ -22,7 +22,7 @@ from stream_app.join.output import output_of
 from stream_app.join.segments import wanting
 from stream_app.learners.factory import LearnerResources
 from stream_app.learners.online import OnlineLearner
-from stream_app.pipeline.batch import InputBatch
+from stream_app.pipeline.batch import InputBatch, advance_ms
 from stream_app.pipeline.erasing import erase
 from stream_app.pipeline.leftovers import close
 from stream_app.pipeline.outputs import Collector
@@ -37,7 +37,7 @@ from stream_app.pipeline.steps.join_and_learn import (
 )
 from stream_app.pipeline.steps.kept_records import keep_labels, pass_headers, segments_of
 from stream_app.pipeline.steps.metric_rows import metric_rows
-from stream_app.pipeline.steps.output_rows import output_rows
+from stream_app.pipeline.steps.output_rows import Owners, output_rows
 from stream_app.pipeline.steps.routed import group_by_stream, marks_by_segment
 from stream_app.pipeline.steps.stretch import Joined, Stretch
 from stream_app.pipeline.steps.watch_inputs import watch_inputs
@@ -53,9 +53,6 @@ from stream_app.serialization.names import NameList
 # its calibration, and of its alert share.
 NUMBER, DESCRIPTOR, SUMS, CHANGES, INTERPRETED, CALIBRATION, ALERTS = 0, 1, 2, 3, 4, 5, 6
 LEARNER_COLUMNS = 7
-
-LAST_ADVANCE_MS = np.iinfo(np.int64).max - 1
-"""The largest time up to which a mark closes: compiled code closes what is below the time after it."""
 
 _TABLES = ("_joins", "_counts", "_dimensions", "_costs", "_drifts", "_row_bytes")
 """The arrays of `Streams` with a row for each stream, besides the table of learners."""
@@ -280,7 +277,7 @@ class Streams:
                 if mark.kind is not MarkKind.ADVANCE:
                     applied.append((number, mark, position))
                 elif self._streams[number].match_mark(Side(int(batch.merged.sides[position])), int(mark.time_ms or 0)):
-                    advances[segment] = min(int(mark.time_ms or 0), LAST_ADVANCE_MS)
+                    advances[segment] = advance_ms(mark)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
                 chosen = which[todo]
@@ -363,14 +360,17 @@ class Streams:
         joins = self._joins[which] if self.has_costs else self._joins[:0]
         scores = evaluate(joins, learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
         if len(scores.positions):
-            owners = which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER])
+            owners = self._owners(which, learners)
             factors = self._settings.metrics.fading_factors
             collector.metrics(metric_rows(owners, out, answers, scores, drifts, factors))
+
+    def _owners(self, which: Integers, learners: Longs) -> Owners:
+        return Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))
 
     def collect(self, batch: InputBatch, result: Joined, collector: Collector) -> None:
         """Hand the predictions, outcomes and dead letters of a stretch to the collector."""
         which, learners, out, answers, _ = result
-        owners = which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER])
+        owners = self._owners(which, learners)
         every = self._settings.predictions == "all"
         predictions, outcomes = output_rows(batch.merged, owners, out, answers, every=every)
         collector.predictions(predictions)

@@ -51,6 +51,18 @@ def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine
     gc.collect()
 
 
+def progress_bar(console: Terminal) -> Progress:
+    """Return a progress bar of repetitions: what is running, how many are done, and the time that is left."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console)
+
+
 def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console: Terminal) -> None:
     """Run repetitions and store them.
 
@@ -64,14 +76,7 @@ def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console:
     Raises:
         ArebaError: A repetition failed; finished repetitions are kept.
     """
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
+    with progress_bar(console) as progress:
         bar = progress.add_task("repetitions", total=len(todo))
         for done in _finished(todo, folder, engine, jobs):
             progress.update(bar, advance=1, description=done.run.name)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from stream_app.producers.datasets.base import DataSet
 from stream_app.terminal import Terminal
+from study.run.parallel import progress_bar
 from study.selective.methods import MakeMethod, seed_of_method
 from study.selective.policies import POLICIES, LabelPolicy
 from study.selective.results import Repetition, read_results, write_results
@@ -76,14 +76,7 @@ def run_missing(asked: Asked, path: Path, console: Terminal, *, again: bool = Fa
         for repetition in wanted:
             finished.pop(repetition, None)
     missing = [repetition for repetition in wanted if repetition not in finished]
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
+    with progress_bar(console) as progress:
         bar = progress.add_task("repetitions", total=len(missing))
         made: tuple[tuple[str, int], DataSet] | None = None
         for number, (stream, policy, method, seed) in enumerate(missing):

@@ -1,17 +1,17 @@
 """Records of metrics as rows: the numbers of all learners at the reports of a stretch, and what follows from them."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.arrays import NO_LONG, Doubles, Integers, Longs
+from stream_app.arrays import NO_LONG, Doubles, Longs
 from stream_app.join.constants import OutputKind
 from stream_app.join.output import JoinOutput
 from stream_app.pipeline.steps.evaluate import Scores
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
 from stream_app.pipeline.steps.kept_records import segments_of
+from stream_app.pipeline.steps.output_rows import Owners
 from stream_app.pipeline.window_figures import windows_of
 from stream_app.record_columns import METRIC_ROW, NO_INTEGER, MetricRows, Rows
 
@@ -34,18 +34,16 @@ _QUEUES = ("positive_queue", "negative_queue", "positive_capacity", "negative_ca
 
 _EXAMPLES = _COUNTS.index("examples")
 
-_Owners: TypeAlias = tuple[Integers, Longs, Longs]
-
 
 def metric_rows(
-    owners: _Owners, out: JoinOutput, answers: LearnerAnswers, scores: Scores, drifts: Doubles, factors: Sequence[float]
+    owners: Owners, out: JoinOutput, answers: LearnerAnswers, scores: Scores, drifts: Doubles, factors: Sequence[float]
 ) -> MetricRows:
     """Return the metrics of all learners at the reports of a stretch, in merge order.
 
     A stream that has no example yet has no metrics: it may have no learner, and where a batch was cut must not show.
 
     Args:
-        owners: The streams and learners of s segments, see `output_rows`.
+        owners: The streams and learners of s segments.
         out: The results of the join.
         answers: The answers of the learners.
         scores: Their figures at the reports.

@@ -14,7 +14,7 @@ from stream_app.record_columns import OUTCOME_ROW, PREDICTION_ROW, Rows
 from stream_app.records import ID_WORDS, Operation
 
 
-class _Owners(NamedTuple):
+class Owners(NamedTuple):
     """The streams and learners of s segments.
 
     Attributes:
@@ -30,7 +30,7 @@ class _Owners(NamedTuple):
 
 def output_rows(
     batch: JoinInput,
-    owners: tuple[Integers, Longs, Longs],
+    owners: Owners,
     out: JoinOutput,
     answers: LearnerAnswers,
     *,
@@ -40,23 +40,22 @@ def output_rows(
 
     Args:
         batch: The batch.
-        owners: The streams and learners of s segments: int32 `[s]`, the stream of each; int64 `[s]`, how many learners
-            it has; int64 `[s, n]`, the task's number of each of these learners.
+        owners: The streams and learners of s segments.
         out: The results of the join.
         answers: The answers of the learners.
         every: Whether every learner's prediction is a row, or the champion's only.
     """
-    own, positions = _Owners(*owners), len(batch.sides)
+    positions = len(batch.sides)
     segments, operations = np.empty(positions, np.int32), np.empty(positions, np.int32)
-    predictions = np.empty(_find_predictions(own, out, every, segments, operations), PREDICTION_ROW)
-    _put_predictions(batch, own, out, answers, every, segments, operations, predictions)
+    predictions = np.empty(_find_predictions(owners, out, every, segments, operations), PREDICTION_ROW)
+    _put_predictions(batch, owners, out, answers, every, segments, operations, predictions)
     outcomes = np.empty(int(out.counts[OutputKind.OUTCOMES]), OUTCOME_ROW)
-    _put_outcomes(own, out, np.zeros(positions + 1, np.int64), outcomes)
+    _put_outcomes(owners, out, np.zeros(positions + 1, np.int64), outcomes)
     return predictions, outcomes
 
 
 @compiled_without_refcounts
-def _find_predictions(owners: _Owners, out: JoinOutput, every: bool, segments: Integers, operations: Integers) -> int:
+def _find_predictions(owners: Owners, out: JoinOutput, every: bool, segments: Integers, operations: Integers) -> int:
     """Find the prediction of each position; return how many rows they make.
 
     Args:
@@ -81,7 +80,7 @@ def _find_predictions(owners: _Owners, out: JoinOutput, every: bool, segments: I
 @compiled_without_refcounts
 def _put_predictions(
     batch: JoinInput,
-    owners: _Owners,
+    owners: Owners,
     out: JoinOutput,
     answers: LearnerAnswers,
     every: bool,
@@ -114,7 +113,7 @@ def _put_predictions(
 
 
 @compiled_without_refcounts
-def _put_outcomes(owners: _Owners, out: JoinOutput, following: Longs, rows: Rows) -> None:
+def _put_outcomes(owners: Owners, out: JoinOutput, following: Longs, rows: Rows) -> None:
     """Fill the rows in merge order by counting; `following` are zeros, one more than positions."""
     for at in range(out.counts[OutputKind.OUTCOMES]):
         following[out.outcomes[at]["position"] + 1] += 1
