@@ -63,21 +63,23 @@ def _put_id(out: Bytes, position: int, cells: Bytes, start: int) -> int:
 
 
 @inlined_without_refcounts
+def _put_bits(out: Bytes, position: int, bits: np.uint64, size: int) -> int:
+    """Write the lowest bytes of a word, little-endian, and return the next position."""
+    for i in range(size):
+        out[position + i] = np.uint8((bits >> np.uint64(8 * i)) & np.uint64(0xFF))
+    return position + size
+
+
+@inlined_without_refcounts
 def _put_float(out: Bytes, position: int, value: np.float32) -> int:
-    """Write the bits of a float32, little-endian, and return the next position."""
-    bits = np.float32(value).view(np.uint32)
-    for i in range(avro.FLOAT_BYTES):
-        out[position + i] = np.uint8((bits >> np.uint32(8 * i)) & np.uint32(0xFF))
-    return position + avro.FLOAT_BYTES
+    """Write the bits of a float32, and return the next position."""
+    return _put_bits(out, position, np.uint64(np.float32(value).view(np.uint32)), avro.FLOAT_BYTES)
 
 
 @inlined_without_refcounts
 def _put_double(out: Bytes, position: int, value: np.float64) -> int:
-    """Write the bits of a float64, little-endian, and return the next position."""
-    bits = np.float64(value).view(np.uint64)
-    for i in range(avro.DOUBLE_BYTES):
-        out[position + i] = np.uint8((bits >> np.uint64(8 * i)) & np.uint64(0xFF))
-    return position + avro.DOUBLE_BYTES
+    """Write the bits of a float64, and return the next position."""
+    return _put_bits(out, position, np.float64(value).view(np.uint64), avro.DOUBLE_BYTES)
 
 
 def _header(wire_format: WireFormat | None, record: type[avro.Record]) -> bytes:
