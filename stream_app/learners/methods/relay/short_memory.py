@@ -9,7 +9,8 @@ Both networks predict each label before they learn it. The gain of a label is ho
 to predict when the sum of both classes' mean gains is more than `_CLEAR` of its standard errors, and ends when the sum
 is negative. Under false labels a gain is often large by chance, so the standard error is, and the long memory predicts.
 
-What predicts is a copy of the network that is chosen, so that an exported model is one network.
+What predicts is a copy of the network that is chosen, so that an exported model is one network. The layers of a network
+of the user's own are not known: there, the examples of the short memory pass the gates, too.
 """
 
 import numpy as np
