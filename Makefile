@@ -104,6 +104,7 @@ bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, 
 QUICK = 'sine-1-*' budget-circle-1-stationary real-credit real-cervical variant-cervical-onehot
 QUICK_ONCE = latency-0 latency-10000 share-100 'checked-*' river-credit yardstick-static-sine 'tuning-*credit.*' 'rivals-*prefix-credit'
 QUICK_RELAY = sine-1-stationary sine-1-posterior-noise circle-1-posterior share-10 real-credit real-cervical
+QUICK_FIELD = static-sine-1 sudden-agrawal-5 gradual-sea-20
 
 study-quick: setup ## run a part of the study, up to 10 repetitions each, and compare it with the committed results
 	rm -rf .local/study-quick
@@ -111,9 +112,10 @@ study-quick: setup ## run a part of the study, up to 10 repetitions each, and co
 	$(BIN)/python -m study run $(QUICK_ONCE) --reps 1 --store .local/study-quick/store
 	$(BIN)/python -m study.relay $(QUICK_RELAY) --repetitions 2 --store .local/study-quick/relay \
 		--results .local/study-quick/results/relay.csv
+	$(BIN)/python -m study.field run --stream $(QUICK_FIELD) --seeds 1 --results .local/study-quick/results/field.csv
 	$(BIN)/python -m study report $(QUICK) $(QUICK_ONCE) --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
-	$(BIN)/python -m pytest -q tests/unit/study/test_selective.py
+	$(BIN)/python -m pytest -q tests/unit/study/test_selective.py tests/unit/study/test_field.py
 
 reference: setup ## write docs/reference.md and asyncapi.yaml from the code
 	$(BIN)/python -m ops.reference

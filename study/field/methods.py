@@ -141,9 +141,9 @@ RIVER: Mapping[str, LearnerSettings] = {
 """Slow methods, which run on `SLOW_STREAMS` alone."""
 
 MOA_LINES: Mapping[str, str] = {
+    "calmid": "moa.classifiers.active.CALMID",
     "rose": moa.METHODS["rose"],
     "csarf": moa.METHODS["csarf"],
-    "calmid": "moa.classifiers.active.CALMID",
 }
 """The survey's command lines; CALMID chooses itself which labels it learns. Slow, too."""
 

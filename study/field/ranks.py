@@ -76,16 +76,14 @@ def signed_rank(differences: Doubles, seed: int = 0) -> Posterior:
         seed: Of the draws.
     """
     own = np.append(0.0, differences)
-    means = (own[:, None] + own) / 2.0
-    weights = np.random.default_rng(seed).dirichlet([PRIOR_WEIGHT, *np.ones(len(differences))], DRAWS)
-    lower, higher = (_shares(weights, region) for region in (means < -ROPE, means > ROPE))
-    regions = np.stack([lower, 1.0 - lower - higher, higher])
-    counts = np.bincount(regions.argmax(axis=0), minlength=3) / DRAWS
-    lower_, same, higher_ = counts.tolist()
-    return Posterior(lower_, same, higher_)
-
-
-def _shares(weights: Doubles, region: NDArray[np.bool_]) -> Doubles:
-    """Return the weight of all pairs in a region, for each draw."""
-    shares: Doubles = ((weights @ region) * weights).sum(axis=1)
-    return shares
+    draws = np.random.default_rng(seed)
+    weights = draws.standard_exponential((len(own), DRAWS))  # a Dirichlet distribution is of gamma ones, divided
+    weights[0] = draws.standard_gamma(PRIOR_WEIGHT, DRAWS)
+    order = np.argsort(own)
+    own, weights = own[order], weights[order] / weights.sum(axis=0)
+    below = np.vstack([np.zeros(DRAWS), np.cumsum(weights, axis=0)])
+    lower = (weights * below[np.searchsorted(own, -2.0 * ROPE - own, side="left")]).sum(axis=0)
+    higher = 1.0 - (weights * below[np.searchsorted(own, 2.0 * ROPE - own, side="right")]).sum(axis=0)
+    largest = np.stack([lower, 1.0 - lower - higher, higher]).argmax(axis=0)
+    shares = np.bincount(largest, minlength=3) / DRAWS
+    return Posterior(*map(float, shares))

@@ -1,5 +1,6 @@
 """The comparison of the field."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,20 @@ import pytest
 
 pytest.importorskip("scipy", reason="the optional extra `study` is not installed")
 
+from study.field.claims import better_than_areba, verdicts
+from study.field.measured import Measured
+from study.field.methods import FAST, LEARNERS, slow_methods
 from study.field.ranks import ranking_of, signed_rank
-from study.field.results import Repetition, Row, read_results, write_results
+from study.field.report import PAGE, draw_pictures, tables
+from study.field.results import Finished, Repetition, Row, read_results, write_results
 from study.field.run import Asked, fast_work, missing, rows_of, slow_work
 from study.field.scoring import WINDOW, Measures, measures_of, roc_aucs
 from study.field.streams import KINDS, LENGTH, PERCENTS, SLOW_STREAMS, streams
 from study.field.thresholds import decisions_of
+from study.selective.methods import OneLearner
+from study.selective.policies import POLICIES
 from study.selective.scoring import kappa
+from study.selective.world import predictions_of
 
 
 def test_examples_before_both_classes_give_no_credit() -> None:
@@ -105,6 +113,29 @@ def test_streams_have_the_survey_s_length_and_all_parts() -> None:
     assert data.labels.mean() == pytest.approx(0.2, abs=0.005)
 
 
+@pytest.mark.parametrize("name", ["relay", "oob_scaled"])
+def test_a_row_is_what_the_application_predicts(name: str) -> None:
+    """The other benchmark's loop is compared with the worker; another order of steps here would give other figures."""
+    data, seed = streams()["sudden-sine-5"](0).prefix(2_500), bytes(32)
+    rows = FAST[name](data, seed)
+    expected = predictions_of(OneLearner(LEARNERS[name], data, seed), data.labels, POLICIES["at-once"])
+    assert (rows[name].classes == expected).all()
+    scores, probabilities = rows[name].scores, rows[f"{name}_kappa"].scores
+    assert scores is not None
+    assert probabilities is not None
+    assert (probabilities == decisions_of(scores, data.labels).probabilities).all()
+    assert rows.keys() == set(rows_of(name))
+
+
+def test_a_slow_method_is_a_learner_of_the_study() -> None:
+    """River's logistic regression learns Sine's border from labels at once, one example at a time."""
+    data = streams()["sudden-sine-5"](0).prefix(2_500)
+    [(name, own)] = slow_methods("")["river_lr_over"](data, bytes(32)).items()
+    assert name == "river_lr_over"
+    assert measures_of(own.classes, own.scores, data.labels).roc_auc > 0.6
+    assert own.seconds > 0.0
+
+
 def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     """What is in the file is not run again, and a method whose rows are not all there is."""
     path = tmp_path / "field.csv"
@@ -120,3 +151,43 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     assert left[0] == Asked("static-sine-1", 0, tuple(name for name in work[0].methods if name != "relay"))
     assert left[1] == work[1]
     assert {one.stream for one in slow_work([*streams()], "")} == set(SLOW_STREAMS)
+
+
+def _finished(shift: float) -> Finished:
+    """Return figures of every row on every stream for two seeds; RELAY is higher than all others by `shift`."""
+    random, found = np.random.default_rng(9), Finished()
+    for stream, seed in product(streams(), range(2)):
+        level = random.random() / 2.0
+        for row in (row for method in FAST for row in rows_of(method)):
+            own = level + random.normal(0.0, 0.002, 5) + (shift if row.startswith("relay") else 0.0)
+            own[1] += 0.1 if row.endswith("_kappa") else 0.0
+            found[Repetition(stream, row, seed)] = Row(Measures(*own.tolist()), 2.0)
+    return found
+
+
+def test_the_page_says_who_is_better(tmp_path: Path) -> None:
+    """Verdicts follow from the figures: with RELAY ahead all claims about it hold, and with RELAY behind none."""
+    ahead, behind = Measured(_finished(0.1)), Measured(_finished(-0.1))
+    assert ahead.seeds == (0, 1)
+    assert [one.holds for one in verdicts(ahead)] == [True] * 6
+    assert [one.holds for one in verdicts(behind)] == [False] * 4 + [True, False]
+    better = better_than_areba(ahead, "gmean")
+    assert {one.other for one in better} == {"relay"}
+    assert len(better) == 2 * (9 + len(KINDS) + len(PERCENTS))
+    assert better_than_areba(behind, "gmean") == []
+    draw_pictures(ahead, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"field-ranks.png", "field-both.png"}
+
+
+def test_a_seed_counts_once_all_streams_have_it() -> None:
+    """Means over fewer streams for one method would compare different things."""
+    finished = _finished(0.0)
+    del finished[Repetition("sudden-sine-5", "oob_scaled_kappa", 1)]
+    assert Measured(finished).seeds == (0,)
+
+
+def test_the_committed_page_follows_from_the_committed_figures() -> None:
+    """A page that was edited by hand, or not written again, would say what nobody measured."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, table in tables(Measured(read_results())):
+        assert f"<!-- {name} -->\n{table}\n<!-- end -->" in text, name
