@@ -29,21 +29,25 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = _parser().parse_args(arguments)
-    if given.command == "report":
-        from study.field.report import write_page  # noqa: PLC0415  (pictures take a second)
-
-        write_page(given.results)
-        return 0
-    from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415  (Numba takes seconds)
-
-    work = slow_work(given.stream, given.moa) if given.slow else fast_work(given.stream, given.seeds or SEEDS)
     try:
-        count = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
+        if given.command == "report":
+            from study.field.report import write_page  # noqa: PLC0415  (pictures take a second)
+
+            write_page(given.results)
+        else:
+            _run(given)
     except ArebaError as error:
         say(str(error), err=True)
         return error.exit_code
-    say(f"{count} repetitions were run; {given.results} has the measures of all")
     return 0
+
+
+def _run(given: argparse.Namespace) -> None:
+    from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415  (Numba takes seconds)
+
+    work = slow_work(given.stream, given.moa) if given.slow else fast_work(given.stream, given.seeds or SEEDS)
+    count = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
+    say(f"{count} repetitions were run; {given.results} has the measures of all")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The claims of `study/field.md`, checked by the tests that it registers."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -115,37 +116,35 @@ def _each_generator(measured: Measured) -> Verdict:
 
 
 class Better(NamedTuple):
-    """Where another method is better than AREBA.
+    """A kind of streams on which one of AREBA and another method is better.
 
     Attributes:
         part: How the streams are grouped.
         name: The name of the group.
-        other: The other row.
-        areba: The row of AREBA.
+        higher: The learner that is better.
+        lower: The other one.
         gain: The mean difference.
-        probability: That the other is better.
     """
 
     part: str
     name: str
-    other: str
-    areba: str
+    higher: str
+    lower: str
     gain: float
-    probability: float
 
 
-def better_than_areba(measured: Measured, measure: str) -> list[Better]:
-    """Return where another method is better than AREBA, by G-mean with own classes, by Kappa with `_kappa` rows."""
+def better_pairs(measured: Measured, measure: str) -> list[Better]:
+    """Return where AREBA or another method is better: by G-mean with own classes, by Kappa with `_kappa` rows."""
     suffix = KAPPA_SUFFIX if measure == "kappa" else ""
     found = []
     for (part, name), chosen in measured.parts().items():
-        for areba in AREBAS:
-            for other in LEARNERS:
-                if other in AREBAS:
-                    continue
-                rows = other + suffix, areba + suffix
-                own = posterior(measured, *rows, measure, chosen)
-                if own.higher >= SURE:
-                    values = [measured.values(row, measure, chosen).mean() for row in rows]
-                    found.append(Better(part, name, other, areba, float(values[0] - values[1]), own.higher))
+        for areba, other in product(AREBAS, LEARNERS):
+            if other not in AREBAS:
+                own = [measured.values(row + suffix, measure, chosen) for row in (other, areba)]
+                difference = own[0] - own[1]
+                probable, gain = signed_rank(difference), float(difference.mean())
+                if probable.higher >= SURE:
+                    found.append(Better(part, name, other, areba, gain))
+                elif probable.lower >= SURE:
+                    found.append(Better(part, name, areba, other, -gain))
     return found

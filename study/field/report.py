@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.errors import ArebaError
 from study.field.claims import (
     AREBAS,
     FOR_KAPPA,
     LEARNERS,
     OURS,
-    SURE,
-    better_than_areba,
+    Better,
+    better_pairs,
     posterior,
     ranking,
     verdicts,
@@ -21,7 +22,7 @@ from study.field.measured import Measured
 from study.field.methods import KAPPA_SUFFIX, MOA_LINES, RIVER
 from study.field.ranks import ranking_of, signed_rank
 from study.field.results import TIME, read_results
-from study.field.run import rows_of
+from study.field.run import SEEDS, rows_of
 from study.field.scoring import Measures
 from study.field.streams import SLOW_STREAMS
 from study.report.drawing.pairs import Spot
@@ -47,13 +48,14 @@ def _mean_error(values: NDArray[np.float64]) -> str:
 def means(measured: Measured) -> str:
     """Return the mean of each measure over all streams, the highest one bold, and the time of an example."""
     names = [row for learner in LEARNERS for row in rows_of(learner)]
-    columns = [np.array([measured.values(row, one).mean() for row in names]) for one in (*MEASURES, "gmean_faded")]
+    shown = (*MEASURES, "gmean_faded")
+    columns = [np.array([measured.values(row, one).mean() for row in names]) for one in shown]
     rows = []
     for number, name in enumerate(names):
-        cells = [
-            f"**{own[number]:.3f}**" if round(own[number], 3) == round(own.max(), 3) else f"{own[number]:.3f}"
-            for own in columns
-        ]
+        cells = []
+        for own, measure in zip(columns, shown, strict=True):
+            text = _mean_error(measured.values(name, measure))
+            cells.append(f"**{text}**" if round(own[number], 3) == round(own.max(), 3) else text)
         rows.append([f"`{name}`", *cells, f"{measured.values(name, TIME).mean():.1f}"])
     return _table(("row", *HEADINGS, "faded G-mean", "microseconds"), rows)
 
@@ -117,16 +119,37 @@ def by_part(measured: Measured, measure: str, suffix: str) -> str:
 def better(measured: Measured, measure: str) -> str:
     """Return where another method is better than AREBA."""
     suffix = KAPPA_SUFFIX if measure == "kappa" else ""
-    found = better_than_areba(measured, measure)
+    found = better_pairs(measured, measure)
     rows = []
     for part, name in measured.parts():
         cells = []
         for areba in AREBAS:
-            own = [one for one in found if (one.part, one.name, one.areba) == (part, name, areba)]
+            own = [one for one in found if (one.part, one.name, one.lower) == (part, name, areba)]
             own.sort(key=lambda one: -one.gain)
-            cells.append(", ".join(f"`{one.other}` {one.gain:+.3f}" for one in own) or "none")
+            cells.append(", ".join(f"`{one.higher}` {one.gain:+.3f}" for one in own) or "none")
         rows.append([part, name, *cells])
     return _table(("", "", *(f"better than `{areba}{suffix}`" for areba in AREBAS)), rows, 4)
+
+
+def kinds(measured: Measured, measure: str) -> str:
+    """Return for each other method the kinds of streams on which it is better than AREBA, and worse."""
+    found, total = better_pairs(measured, measure), len(measured.parts())
+    rows = []
+    for other in LEARNERS:
+        if other not in AREBAS:
+            cells = [
+                _kinds([one for one in found if (one.higher, one.lower) == pair], total)
+                for areba in AREBAS
+                for pair in ((other, areba), (areba, other))
+            ]
+            rows.append([f"`{other}`", *cells])
+    return _table(("", *(f"{how} than `{areba}`" for areba in AREBAS for how in ("better", "worse"))), rows, 5)
+
+
+def _kinds(found: Sequence[Better], total: int) -> str:
+    if len(found) in (0, total):
+        return "all kinds" if found else "none"
+    return ", ".join(one.name for one in found)
 
 
 def slow(measured: Measured) -> str:
@@ -176,8 +199,8 @@ def claims(measured: Measured) -> str:
 def said(measured: Measured) -> str:
     """Return how many repetitions the page has."""
     return (
-        f"{len(measured.streams)} streams with {len(measured.seeds)} seeds each"
-        f" ({', '.join(map(str, measured.seeds))}); *better* means a probability of at least {SURE}."
+        f"The page has {len(measured.streams)} streams, with the seeds {', '.join(map(str, measured.seeds))}"
+        f" ({len(measured.seeds)} of {SEEDS} wanted)."
     )
 
 
@@ -190,6 +213,8 @@ def tables(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "kappa ranks", kappa_ranks(measured)
     yield "signed ranks", signed_ranks(measured)
     yield "both", both(measured)
+    yield "kinds gmean", kinds(measured, "gmean")
+    yield "kinds kappa", kinds(measured, "kappa")
     yield "by part gmean", by_part(measured, "gmean", "")
     yield "by part kappa", by_part(measured, "kappa", KAPPA_SUFFIX)
     yield "better gmean", better(measured, "gmean")
@@ -230,8 +255,14 @@ def _spot(measured: Measured, row: str) -> Spot:
 
 
 def write_page(results: Path) -> None:
-    """Replace the tables of the page, and draw its pictures."""
+    """Replace the tables of the page, and draw its pictures.
+
+    Raises:
+        ArebaError: No seed is complete.
+    """
     measured = Measured(read_results(results))
+    if not measured.seeds:
+        raise ArebaError(f"{results}: no seed is there with every method on every stream")
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(measured):
         text = with_table(text, name, table)

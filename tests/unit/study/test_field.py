@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("scipy", reason="the optional extra `study` is not installed")
 
-from study.field.claims import better_than_areba, verdicts
+from study.field.claims import better_pairs, verdicts
 from study.field.measured import Measured
 from study.field.methods import FAST, LEARNERS, slow_methods
 from study.field.ranks import ranking_of, signed_rank
@@ -171,10 +171,9 @@ def test_the_page_says_who_is_better(tmp_path: Path) -> None:
     assert ahead.seeds == (0, 1)
     assert [one.holds for one in verdicts(ahead)] == [True] * 6
     assert [one.holds for one in verdicts(behind)] == [False] * 4 + [True, False]
-    better = better_than_areba(ahead, "gmean")
-    assert {one.other for one in better} == {"relay"}
-    assert len(better) == 2 * (9 + len(KINDS) + len(PERCENTS))
-    assert better_than_areba(behind, "gmean") == []
+    better, worse = (better_pairs(measured, "gmean") for measured in (ahead, behind))
+    assert {one.higher for one in better} == {one.lower for one in worse} == {"relay"}
+    assert len(better) == len(worse) == 2 * (9 + len(KINDS) + len(PERCENTS))
     draw_pictures(ahead, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"field-ranks.png", "field-both.png"}
 
