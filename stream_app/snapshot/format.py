@@ -40,7 +40,7 @@ _MAX_BLOB_BYTES = 1 << 30
 """Larger blobs are not read; a network of 80 million parameters with its optimizer state is smaller."""
 
 MAX_CHUNKS = _MAX_BLOB_BYTES // CHUNK_BYTES + 1
-"""Of a blob, and of a manifest, which lists up to five million blobs; 100,000 streams with full queues need 1.2 million."""
+"""Of a blob, and of a manifest, which lists up to five million blobs; 100,000 full streams have 1.2 million."""
 
 MANIFEST_SUFFIX = "/manifest"
 """Suffix of a manifest's key; no key of a blob ends with it."""
