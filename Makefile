@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
+.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz lint check fast recut bench bench-peers chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -82,11 +82,12 @@ fuzz: setup ## damage 50,000 stored states with SEED (1); none may crash the int
 fast: setup ## run the unit tests, and some seeds of the simulation
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/simulation -m "not slow and not kafka"
 
-check: setup ## check format, lint and types, and run the fast tests
+lint: setup ## check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(MAKE) --no-print-directory fast
+
+check: lint fast ## check format, lint and types, and run the fast tests
 
 format: setup ## format the sources
 	$(BIN)/ruff format .
