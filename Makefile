@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
+.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz lint check fast recut bench bench-peers chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -82,11 +82,12 @@ fuzz: setup ## damage 50,000 stored states with SEED (1); none may crash the int
 fast: setup ## run the unit tests, and some seeds of the simulation
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/simulation -m "not slow and not kafka"
 
-check: setup ## check format, lint and types, and run the fast tests
+lint: setup ## check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(MAKE) --no-print-directory fast
+
+check: lint fast ## check format, lint and types, and run the fast tests
 
 format: setup ## format the sources
 	$(BIN)/ruff format .
@@ -104,6 +105,7 @@ bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, 
 QUICK = 'sine-1-*' budget-circle-1-stationary real-credit real-cervical variant-cervical-onehot
 QUICK_ONCE = latency-0 latency-10000 share-100 'checked-*' river-credit yardstick-static-sine 'tuning-*credit.*' 'rivals-*prefix-credit'
 QUICK_RELAY = sine-1-stationary sine-1-posterior-noise circle-1-posterior share-10 real-credit real-cervical
+QUICK_FIELD = static-sine-1 sudden-agrawal-5 gradual-sea-20
 
 study-quick: setup ## run a part of the study, up to 10 repetitions each, and compare it with the committed results
 	rm -rf .local/study-quick
@@ -111,9 +113,10 @@ study-quick: setup ## run a part of the study, up to 10 repetitions each, and co
 	$(BIN)/python -m study run $(QUICK_ONCE) --reps 1 --store .local/study-quick/store
 	$(BIN)/python -m study.relay $(QUICK_RELAY) --repetitions 2 --store .local/study-quick/relay \
 		--results .local/study-quick/results/relay.csv
+	$(BIN)/python -m study.field run --stream $(QUICK_FIELD) --seeds 1 --results .local/study-quick/results/field.csv
 	$(BIN)/python -m study report $(QUICK) $(QUICK_ONCE) --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
-	$(BIN)/python -m pytest -q tests/unit/study/test_selective.py
+	$(BIN)/python -m pytest -q tests/unit/study/test_selective.py tests/unit/study/test_field.py
 
 reference: setup ## write docs/reference.md and asyncapi.yaml from the code
 	$(BIN)/python -m ops.reference

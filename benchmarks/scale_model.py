@@ -17,7 +17,7 @@ from stream_app.config.memory_bound import bound_of
 from stream_app.live.snapshot_writer import COST_SHARE
 from stream_app.progress_records import Commit
 from stream_app.serialization import codec
-from stream_app.snapshot.format import CHUNK_BYTES, MAX_MANIFEST_CHUNKS
+from stream_app.snapshot.format import CHUNK_BYTES, MAX_CHUNKS
 from stream_app.worker.rounds import SAVE_TIMEOUT_S
 
 REPLICAS = 3
@@ -56,7 +56,7 @@ GROUP_REQUESTS = 3 * GROUP_COMMITS
 MESSAGE_BYTES = 1_048_588
 """The largest batch that a topic takes by default, `message.max.bytes`; the group's metadata are one record."""
 
-MANIFEST_BYTES = MAX_MANIFEST_CHUNKS * CHUNK_BYTES
+MANIFEST_BYTES = MAX_CHUNKS * CHUNK_BYTES
 """The largest manifest that a restore reads."""
 
 DISK = 100e6

@@ -62,7 +62,7 @@ def read_predictions(path: Path, labels: NDArray[np.int8]) -> NDArray[np.int8]:
     return classes
 
 
-def predict(classpath: str, method: str, arff: Path, folder: Path) -> Path:
+def predict(classpath: str, method: str, arff: Path, folder: Path, timeout_s: float = TIMEOUT_S) -> Path:
     """Let MOA predict every example before it learns from it, and return the file of its predictions.
 
     Raises:
@@ -76,9 +76,9 @@ def predict(classpath: str, method: str, arff: Path, folder: Path) -> Path:
     )
     command = ["java", "-cp", classpath, "moa.DoTask", task]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
-        raise ArebaError(f"{method}: did not end in {TIMEOUT_S} s") from error
+        raise ArebaError(f"{method}: did not end in {timeout_s} s") from error
     if done.returncode or not output.exists():
         raise ArebaError(f"{method}: MOA failed: {(done.stderr or done.stdout)[-500:]}")
     return output

@@ -15,6 +15,8 @@ VARIABLES = {
     "settings of a client one underscore stands for a dot: `AREBA__KAFKA__ALL__SASL_PASSWORD` is "
     "`kafka.all.sasl.password`.",
     "AREBA_LOG_LEVEL": "Level of the log: `DEBUG`, `INFO` (the default), `WARNING`, `ERROR` or `CRITICAL`.",
+    "AREBA_CONFIG": "The configuration file of `areba` commands without `-c`; then the commands that areba prints work "
+    "as they are.",
     "AREBA_CACHE_DIR": "Folder of the compiled code; by default `areba` in the user's cache. No other user may write "
     "to it.",
     "AREBA_DATA_DIR": "Folder with the publishers' own data files, for `areba-replay` and the study.",

@@ -1,4 +1,4 @@
-"""Start a worker: wait for Kafka, compile, open the clients, join the group."""
+"""Start a worker: wait for Kafka, open the clients, load compiled code, join the group."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from logging import getLogger
 
 from stream_app import log_lines
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.base import Clock
+from stream_app.backends.base import Clock, Transaction
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
@@ -108,7 +108,6 @@ def _run_observed(
     settings = config.task_settings()
     bound = bound_of(config, settings, topic_plan.largest_batch_bytes(found[config.topics.labels]))
     report_memory(bound, found[config.topics.progress].partitions, *memory_limit_bytes(), observer.figures)
-    warm_up(settings, should_stop, observer)
     servers = config.kafka.bootstrap_servers
     outages = Outages(servers, config.kafka.all.get("ssl.ca.location"))
     instance = config.application.instance
@@ -133,11 +132,30 @@ def _run_observed(
         lambda: outages.because,
     )
     try:
+        with _initialising(transaction):
+            warm_up(settings, should_stop, observer)
         Worker(config, ports, observer, was_fenced=was_fenced, adopts=adopts).run(should_stop)
     except RestartNeededError as error:
         if outages.was_recent or not cluster.broker_count(RETRY_S):
             raise OutageError(str(error)) from error
         raise
+
+
+@contextmanager
+def _initialising(transaction: Transaction) -> Iterator[None]:
+    """End what the previous process left open while the body runs: the coordinator takes half a second for it.
+
+    Raises:
+        ArebaError: See `Transaction.initialise`.
+    """
+
+    def initialise() -> bool:
+        transaction.initialise()
+        return True
+
+    initialised = transaction.start(initialise)
+    yield
+    initialised()
 
 
 def report_memory(bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str, figures: Figures) -> None:

@@ -39,14 +39,14 @@ CHUNK_BYTES = 900_000
 _MAX_BLOB_BYTES = 1 << 30
 """Larger blobs are not read; a network of 80 million parameters with its optimizer state is smaller."""
 
+MAX_CHUNKS = _MAX_BLOB_BYTES // CHUNK_BYTES + 1
+"""Of a blob, and of a manifest, which lists up to five million blobs; 100,000 full streams have 1.2 million."""
+
 MANIFEST_SUFFIX = "/manifest"
 """Suffix of a manifest's key; no key of a blob ends with it."""
 
 SNAPSHOT_KEY = b"snapshot"
 """The key of acts `snapshot` in progress: a search reads no other values."""
-
-MAX_MANIFEST_CHUNKS = 64
-"""Chunks of a manifest at most: 58 MB, which list some 300,000 blobs."""
 
 _METADATA = f'"__metadata__":{{"format":"areba {FORMAT}"}}'
 
@@ -101,10 +101,7 @@ def _parse_snapshot(text: str) -> Snapshot:
     """
     offset, chunks, length, checksum, progress_offset = text.split(":")
     location = Location(int(offset), int(chunks), int(length), checksum)
-    if (
-        min(location.offset, location.length, int(progress_offset)) < 0
-        or not 1 <= location.chunks <= MAX_MANIFEST_CHUNKS
-    ):
+    if min(location.offset, location.length, int(progress_offset)) < 0 or not 1 <= location.chunks <= MAX_CHUNKS:
         raise ValueError(text)
     return Snapshot(location, int(progress_offset))
 
@@ -135,7 +132,7 @@ class Entry(BaseModel):
     kind: Annotated[str, Field(pattern="^(core|pending|closed|ring)$")]
     number: Annotated[int, Field(ge=0)]
     offset: Annotated[int, Field(ge=0)]
-    chunks: Annotated[int, Field(ge=1, le=_MAX_BLOB_BYTES // CHUNK_BYTES + 1)]
+    chunks: Annotated[int, Field(ge=1, le=MAX_CHUNKS)]
     length: Annotated[int, Field(ge=0, le=_MAX_BLOB_BYTES)]
     checksum: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     key: str
@@ -185,7 +182,7 @@ class Manifest(BaseModel):
     settings: str
     entries: tuple[Entry, ...]
     progress_offset: Annotated[int, Field(ge=0)] = 0
-    dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=_MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
+    dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=MAX_CHUNKS)]], ...] = ()
     malformed: BreakerCounts = _NO_COUNTS
     stopped: Mapping[str, str] = {}
     purges: Annotated[int, Field(ge=0)] = 0
@@ -212,19 +209,34 @@ class Manifest(BaseModel):
             StateError: The bytes are not a manifest, or of a format that this version does not read.
         """
         try:
-            plain = json.loads(content)
-        except (ValueError, RecursionError) as problem:
-            raise StateError(f"{where}: not a manifest ({problem})") from None
-        found = plain.get("format") if isinstance(plain, dict) else None
-        if found != FORMAT:
-            text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
-            raise StateError(text, ErrorCode.OTHER_VERSION)
-        try:
-            return cls.model_validate_json(content)
+            manifest = cls.model_validate_json(content)
         except ValidationError as problem:
+            _refuse_other_format(_format_of(content, where), where)
             first = problem.errors(include_url=False, include_input=False)[0]
             location = ".".join(map(str, first["loc"]))
             raise StateError(f"{where}: a manifest with a wrong {location}: {first['msg']}") from None
+        _refuse_other_format(manifest.format, where)
+        return manifest
+
+
+def _format_of(content: bytes, where: str) -> object:
+    """Return the format that JSON names; None if it names none.
+
+    Raises:
+        StateError: The bytes are not JSON.
+    """
+    try:
+        plain = json.loads(content)
+    except (ValueError, RecursionError) as problem:
+        raise StateError(f"{where}: not a manifest ({problem})") from None
+    return plain.get("format") if isinstance(plain, dict) else None
+
+
+def _refuse_other_format(found: object, where: str) -> None:
+    """Raise `StateError` if this version does not read the format."""
+    if found != FORMAT:
+        text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
+        raise StateError(text, ErrorCode.OTHER_VERSION)
 
 
 def pack(arrays: Arrays) -> bytes:

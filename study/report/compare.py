@@ -7,17 +7,21 @@ from pathlib import Path
 MAX_LINES = 20
 """Differences that are printed; further differences are only counted."""
 
-FILES: Mapping[str, int] = {"repetitions.csv": 5, "relay.csv": 3}
-"""Files with a row for each repetition, and how many of their first columns name it."""
+FILES: Mapping[str, tuple[int, int | None]] = {
+    "repetitions.csv": (5, None),
+    "relay.csv": (3, None),
+    "field.csv": (3, -1),
+}
+"""Files with a row for each repetition: how many columns name it, and where its figures end (before a time)."""
 
 Key = tuple[str, ...]
 
 
-def _rows(path: Path, names: int) -> dict[Key, Key]:
+def _rows(path: Path, names: int, end: int | None) -> dict[Key, Key]:
     """Return the figures by the columns that name a repetition, as text."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
-    return {(path.name, *row[:names]): tuple(row[names:]) for row in rows}
+    return {(path.name, *row[:names]): tuple(row[names:end]) for row in rows}
 
 
 def compare_repetitions(new: Path, old: Path) -> tuple[list[str], bool]:
@@ -29,10 +33,10 @@ def compare_repetitions(new: Path, old: Path) -> tuple[list[str], bool]:
     """
     found: dict[Key, Key] = {}
     expected: dict[Key, Key] = {}
-    for name, names in FILES.items():
+    for name, shape in FILES.items():
         if (new / name).exists():
-            found |= _rows(new / name, names)
-            expected |= _rows(old / name, names) if (old / name).exists() else {}
+            found |= _rows(new / name, *shape)
+            expected |= _rows(old / name, *shape) if (old / name).exists() else {}
     different = [key for key in found if found[key] != expected.get(key)]
     lines = [
         f"{' '.join(part for part in key if part)}: {', '.join(found[key])}; committed:"

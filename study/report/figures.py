@@ -13,13 +13,25 @@ from study.report.drawing.colours import GREY, GRID, INK
 from study.report.drawing.curves import METRIC_NAMES, CurvePanel
 from study.report.drawing.ends import FONT, dress_text
 from study.report.drawing.levels import LevelPanel
-from study.report.drawing.rows import BarPanel, DotPanel, NamedDotPanel
+from study.report.drawing.pairs import PairPanel
+from study.report.drawing.rows import BarPanel, DotPanel, NamedDotPanel, RankPanel
 
-__all__ = ["METRIC_NAMES", "BarPanel", "CurvePanel", "DotPanel", "LevelPanel", "NamedDotPanel", "Panel", "draw"]
+__all__ = [
+    "METRIC_NAMES",
+    "BarPanel",
+    "CurvePanel",
+    "DotPanel",
+    "LevelPanel",
+    "NamedDotPanel",
+    "PairPanel",
+    "Panel",
+    "RankPanel",
+    "draw",
+]
 
-Panel = CurvePanel | LevelPanel | DotPanel | BarPanel | NamedDotPanel
+Panel = CurvePanel | LevelPanel | DotPanel | BarPanel | NamedDotPanel | RankPanel | PairPanel
 
-NAMED = (DotPanel, BarPanel, NamedDotPanel)
+NAMED = (DotPanel, BarPanel, NamedDotPanel, RankPanel)
 """Panels with a named row for each learner or stream."""
 
 PANEL_INCHES = (3.3, 2.2)
@@ -52,10 +64,11 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str, note: str = ""
     """
     across, down = max(len(row) for row in rows), len(rows)
     wide, high = width_inches or PANEL_INCHES[0], PANEL_INCHES[1]
-    heights = [panel.height_inches for row in rows for panel in row if isinstance(panel, NAMED)]
-    named, high = bool(heights), max([high, *heights])
+    every = [panel for row in rows for panel in row]
+    heights = [panel.height_inches for panel in every if isinstance(panel, (*NAMED, PairPanel))]
+    named, high = any(isinstance(panel, NAMED) for panel in every), max([high, *heights])
     left, right = (NAMES_INCHES, 0.25) if named else (AXIS_INCHES, ENDS_INCHES)
-    if named and isinstance(rows[0][0], NamedDotPanel):
+    if named and isinstance(rows[0][0], (NamedDotPanel, RankPanel)):
         left *= 2.3
     between = left + right if named else right + 0.35
     size = (

@@ -10,7 +10,8 @@ CONFIG_OPTION = click.option(
     "path",
     type=click.Path(path_type=Path),
     required=True,
-    help="Configuration file (YAML). A variable AREBA__SECTION__KEY in the environment overrides it.",
+    envvar="AREBA_CONFIG",
+    help="Configuration file (YAML); by default AREBA_CONFIG. AREBA__SECTION__KEY overrides a setting.",
 )
 
 TASK_OPTION = click.option(

@@ -12,7 +12,9 @@ COLOURS: Mapping[str, str] = {
     "areba_20": METHOD_COLOURS["areba"],
     "areba_50": "#1b9e9e",
     "areba_2": "#6baed6",
+    "areba_100": "#7d7aa8",
     "qbr_20": METHOD_COLOURS["qbr"],
+    "qbr_100": METHOD_COLOURS["qbr"],
     "oob": METHOD_COLOURS["oob"],
     "oob_single": METHOD_COLOURS["oob_single"],
     "uob": METHOD_COLOURS["uob"],
@@ -39,8 +41,14 @@ MORE_COLOURS = ("#1a1a66", "#ff8f70", "#00a0c6", "#b5179e", "#4a4e00", "#c2b280"
 """Colours of all other names, none of which is in `COLOURS`; a name takes the same one in every figure."""
 
 
+VARIANTS = ("_kappa", "_half", "_scaled")
+"""Ends of names that change no colour: another threshold, and scaled features."""
+
+
 def colour_of(name: str) -> str:
     """Return the colour of a learner, budget or imbalance."""
+    for end in VARIANTS:
+        name = name.removesuffix(end)
     known = COLOURS.get(name) or rivals_colour(name)
     return known if known is not None else MORE_COLOURS[sum(name.encode()) % len(MORE_COLOURS)]
 

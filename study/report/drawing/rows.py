@@ -129,6 +129,45 @@ class BarPanel:
         _name_rows(axis, list(self.counts), coloured=True)
 
 
+@dataclass(frozen=True, slots=True)
+class RankPanel:
+    """A row for each learner with its average rank, the best on top, and half the critical difference on both sides.
+
+    Two learners differ significantly if their lines do not overlap.
+
+    Attributes:
+        title: The title above the panel.
+        ranks: By learner.
+        critical_difference: The least difference of two ranks that is significant.
+        hollow: Learners whose dots are hollow.
+    """
+
+    title: str
+    ranks: Mapping[str, float]
+    critical_difference: float
+    hollow: frozenset[str] = frozenset()
+    x_label: str = "average rank"
+    y_label: str = ""
+
+    @property
+    def height_inches(self) -> float:
+        """The height of all rows."""
+        return len(self.ranks) * ROW_INCHES
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the ranks and name the rows."""
+        names, half = sorted(self.ranks, key=lambda name: self.ranks[name]), self.critical_difference / 2.0
+        for row, name in enumerate(names):
+            rank, colour = self.ranks[name], colour_of(name)
+            axis.plot([rank - half, rank + half], [row, row], color=colour, linewidth=1.4)
+            fill = "white" if name in self.hollow else colour
+            axis.plot([rank], [row], marker="o", markersize=5, color=colour, markerfacecolor=fill)
+        axis.set_xlim(0.0, len(names) + 1.0)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.grid(visible=True, axis="x", color="#eeeeee", linewidth=0.8)
+        _name_rows(axis, names, coloured=True)
+
+
 APART = 0.08
 """A dot with an error between two others is this part of a row above the middle, and they below: none hides another."""
 

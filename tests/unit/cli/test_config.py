@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from stream_app.backends.base import TopicPartition
+from stream_app.cli.main import cli
 from stream_app.config import DEFAULT, effective
 from tests.support.world import World
 from tests.unit.cli.conftest import FILE, Run
@@ -31,6 +33,13 @@ def test_every_setting_has_its_source(tmp_path: Path) -> None:
         "streams.pumps.eu.features": (3, "app.yaml:6"),
         "streams.pumps.eu.budget": (30, "AREBA__STREAMS__PUMPS_EU__BUDGET"),
     }
+
+
+def test_the_file_of_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that logs and reports print name no file, so that an operator can paste them."""
+    monkeypatch.setenv("AREBA_CONFIG", str(file))
+    shown = CliRunner().invoke(cli, ["config", "--json"])
+    assert json.loads(shown.stdout.splitlines()[0])["source"].startswith(str(file))
 
 
 def test_show(run: Run) -> None:

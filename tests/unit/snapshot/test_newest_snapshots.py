@@ -8,12 +8,15 @@ from stream_app.backends.progress import TAIL_OFFSETS
 from stream_app.errors import StateError
 from stream_app.progress_records import SNAPSHOT, Act
 from stream_app.serialization import codec
-from stream_app.snapshot.format import SNAPSHOT_KEY, Location, Snapshot, parse_snapshots, snapshots_text
+from stream_app.snapshot.format import CHUNK_BYTES, SNAPSHOT_KEY, Location, Snapshot, parse_snapshots, snapshots_text
 from tests.support.world import World
 
 PROGRESS = TopicPartition("app-progress", 0)
 ONE = Snapshot(Location(12, 1, 300, "a" * 64), 7)
 TWO = Snapshot(Location(3, 64, 2, "b" * 64), 5)
+
+_LARGEST_BYTES = 100_000 * 12 * 300
+"""Of the list of a task with the most streams, whose queues are full and whose names are long: 12 blobs a stream."""
 
 
 @pytest.fixture
@@ -61,5 +64,6 @@ def test_an_act_that_cannot_be_read(world: World, value: bytes | None) -> None:
 
 def test_the_text_of_an_act() -> None:
     """It is parsed as it was written."""
-    for snapshots in ((), (ONE,), (ONE, TWO)):
+    largest = Snapshot(Location(7, _LARGEST_BYTES // CHUNK_BYTES + 1, _LARGEST_BYTES, "0" * 64), 8)
+    for snapshots in ((), (ONE,), (ONE, TWO), (largest,)):
         assert parse_snapshots(snapshots_text(snapshots)) == snapshots

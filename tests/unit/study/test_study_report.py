@@ -287,3 +287,13 @@ def test_a_repetition_that_is_not_committed_is_a_difference(tmp_path: Path) -> N
     assert not compare_repetitions(new, old)[1]
     assert not compare_repetitions(new, tmp_path)[1]
     assert not compare_repetitions(tmp_path, old)[1], "nothing was compared"
+
+
+@pytest.mark.parametrize(("kappa", "equal"), [("0.9", True), ("0.8", False)])
+def test_the_time_of_a_repetition_is_not_compared(tmp_path: Path, kappa: str, equal: bool) -> None:
+    """Another machine is faster or slower; its measures are the same."""
+    new, old = tmp_path / "new", tmp_path / "old"
+    for folder, row in ((new, f"{kappa},3.1"), (old, "0.9,2.5")):
+        folder.mkdir()
+        (folder / "field.csv").write_text(f"stream,method,seed,kappa,microseconds\nstatic-sine-1,relay,0,{row}\n")
+    assert compare_repetitions(new, old)[1] == equal

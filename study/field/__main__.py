@@ -1,0 +1,54 @@
+"""The command line: `python -m study.field run|report`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stream_app.errors import ArebaError
+from stream_app.terminal import Terminal, say
+from study.field.results import RESULTS
+from study.field.streams import streams
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m study.field", description="Methods of the field on the survey's generators."
+    )
+    parser.add_argument("command", choices=("run", "report"), help="run what is missing, or write the page")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the measures")
+    parser.add_argument("--stream", nargs="+", choices=streams(), default=tuple(streams()), help="by default all")
+    parser.add_argument("--seeds", type=int, help="repetitions of the fast methods; by default those of the page")
+    parser.add_argument("--slow", action="store_true", help="run the slow methods on the named subset instead")
+    parser.add_argument("--moa", metavar="CLASSPATH", default="", help="jars and classes of CSARF, ROSE and CALMID")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; by default all cores")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        if given.command == "report":
+            from study.field.report import write_page  # noqa: PLC0415  (pictures take a second)
+
+            write_page(given.results)
+        else:
+            _run(given)
+    except ArebaError as error:
+        say(str(error), err=True)
+        return error.exit_code
+    return 0
+
+
+def _run(given: argparse.Namespace) -> None:
+    from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415  (Numba takes seconds)
+
+    work = slow_work(given.stream, given.moa) if given.slow else fast_work(given.stream, given.seeds or SEEDS)
+    count = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
+    say(f"{count} repetitions were run; {given.results} has the measures of all")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
