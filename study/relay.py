@@ -143,8 +143,10 @@ def verdicts(figures: Sequence[NDArray[np.float64]], alpha: float = 0.05) -> lis
     return found
 
 
-def write_results(scores: Mapping[str, Score], path: Path, learners: Sequence[str] = LEARNERS) -> None:
-    """Write the figures of each repetition as CSV."""
+def write_results(
+    scores: Mapping[str, Score], path: Path, learners: Sequence[str] = LEARNERS, *, first: int = 0
+) -> None:
+    """Write the figures of each repetition as CSV; `first` is the number of the first one."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["run", "repetition", "learner", "final_gmean", "average_gmean"])
@@ -152,7 +154,7 @@ def write_results(scores: Mapping[str, Score], path: Path, learners: Sequence[st
             for number in range(len(score.final)):
                 for place, learner in enumerate(learners):
                     figures = (score.final[number, place], score.average[number, place])
-                    writer.writerow([name, number, learner, *(f"{figure:.6f}" for figure in figures)])
+                    writer.writerow([name, first + number, learner, *(f"{figure:.6f}" for figure in figures)])
 
 
 def read_results(path: Path) -> dict[str, Score]:

@@ -2,7 +2,8 @@
 
 The streams are the six kinds of `study.turning_streams`, each with 1 and 5 % positives, and with labels at once and
 1,000 examples late. The learners run without the worker. A repetition's seed is its number; development had seeds from
-1000 on. The G-mean is scored from the first step on by which both classes have come, and never starts again.
+1000 on, and an evaluation of RELAY without its short memory had 0 to 9. The G-mean is scored from the first step on by
+which both classes have come, and never starts again.
 """
 
 import argparse
@@ -17,21 +18,21 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.learners.factory import build
+from stream_app.learners.methods.relay.state import WITH_SHORT
 from stream_app.terminal import say
 from study.relay import BETTER, WORSE, Score, learners_of, read_results, verdicts, write_results
-from study.relay_unseen import operations_of, predicted_by
+from study.relay_unseen import operations_of, predicted_by, relay_without
 from study.report.scores import curves_of
 from study.turning_streams import KINDS, turning_stream
 from study.unseen_streams import AREBA_20, Made
 
 RESULTS = Path(__file__).with_name("results") / "relay_turning.csv"
-BEFORE = RESULTS.with_name("relay_turning_before.csv")
-"""The figures, and those of RELAY when its feature gates knew all kept examples together and not the newest alone."""
 
 DEVELOPMENT = RESULTS.with_name("relay_turning_development.csv")
 """What was tried, on streams of seeds from 1000 on."""
 
-REPETITIONS = 10
+FIRST, REPETITIONS = 10, 10
+"""The first repetition, and how many there are."""
 
 LEARNERS: Mapping[str, LearnerSettings] = {
     "areba_20": AREBA_20,
@@ -40,9 +41,9 @@ LEARNERS: Mapping[str, LearnerSettings] = {
     "oob": LearnerSettings(method="oob", scaler="standard"),
     "relay": LearnerSettings(method="relay"),
 }
-"""The learners; all but AREBA_20 have standardised features."""
+"""The learners; all but AREBA_20 have standardised features. RELAY also runs without its short memory."""
 
-NAMES = ("RELAY before", "AREBA_20", "AREBA_100, scaled", "QBR_100, scaled", "OOB, scaled", "RELAY")
+NAMES = ("RELAY without", "AREBA_20", "AREBA_100, scaled", "QBR_100, scaled", "OOB, scaled", "RELAY")
 
 STREAMS: Mapping[str, tuple[str, int, int]] = {
     f"{kind}, {percent} %{', late' if delay else ''}": (kind, percent, delay)
@@ -59,25 +60,18 @@ def figures_of(predicted: NDArray[np.int8], stream: Made) -> tuple[float, float]
 
 
 def score(name: str, repetitions: int) -> Score:
-    """Return the figures of a stream, float64 `[repetitions, learners]`, in the order of `LEARNERS`."""
+    """Return the figures of a stream, float64 `[repetitions, learners]`, in the order of `NAMES`."""
     kind, percent, delay = STREAMS[name]
     rows = []
-    for number in range(repetitions):
+    for number in range(FIRST, FIRST + repetitions):
         stream = turning_stream(kind, percent, delay, number)
         steps, width = operations_of(stream), stream.features.shape[1]
         seed = hashlib.sha256(f"{name} {number}".encode()).digest()
-        learners = [build(method, settings, width, seed) for method, settings in LEARNERS.items()]
+        learners = [relay_without(WITH_SHORT, width, seed)]
+        learners += [build(method, settings, width, seed) for method, settings in LEARNERS.items()]
         rows.append([figures_of(predicted_by(learner, stream, steps), stream) for learner in learners])
     figures = np.array(rows)
     return Score(figures[:, :, 0], figures[:, :, 1])
-
-
-def with_former(scores: Mapping[str, Score], former: Mapping[str, Score]) -> Mapping[str, Score]:
-    """Put RELAY's figures of before first, so that the learners are `NAMES`."""
-    return {
-        name: Score(*(np.hstack([old[:, -1:], new]) for old, new in zip(former[name], own, strict=True)))
-        for name, own in scores.items()
-    }
 
 
 def lines_of(scores: Mapping[str, Score]) -> Iterator[str]:
@@ -120,7 +114,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("command", choices=("run", "report", "development"))
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="repetitions of a stream")
-    parser.add_argument("--before", type=Path, default=BEFORE, help="the CSV file of RELAY before")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the figures")
     given = parser.parse_args(arguments)
     if given.command == "run":
@@ -128,12 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in STREAMS:
             scores[name] = score(name, given.repetitions)
             say(f"{name}: {given.repetitions}")
-        write_results(scores, given.results, list(LEARNERS))
+        write_results(scores, given.results, NAMES, first=FIRST)
         return 0
     if given.command == "development":
         lines = lines_of_development(read_results(DEVELOPMENT), learners_of(DEVELOPMENT))
     else:
-        lines = lines_of(with_former(read_results(given.results), read_results(given.before)))
+        lines = lines_of(read_results(given.results))
     for line in lines:
         say(line)
     return 0

@@ -119,6 +119,31 @@ class Challenger:
         self.losses, self.own_losses = Errors(0.04), Errors(0.04)
 
 
+class ShortMemory:
+    """A network that always learns from the newest examples alone, and predicts while it is better."""
+
+    def __init__(self, first: Network) -> None:
+        self.network, self.predicts = deepcopy(first), False
+        self._gains, self._squares = Errors(0.05), Errors(0.05)
+
+    def compare(self, label: int, score: float, own_score: float) -> None:
+        """Take a label that both memories have predicted into the gains."""
+        gain = abs(label - score) - abs(label - own_score)
+        self._gains.add(label, gain)
+        self._squares.add(label, gain * gain)
+        if min(self._gains.counts) < 3:
+            return
+        variance = sum(
+            (max(square - mean * mean, 0.0) + 0.02) / min(count, 20)
+            for square, mean, count in zip(self._squares.values, self._gains.values, self._gains.counts, strict=True)
+        )
+        total = sum(self._gains.values)
+        if total > 2 * math.sqrt(variance):
+            self.predicts = True
+        elif total < 0:
+            self.predicts = False
+
+
 class Relay:
     """A learner.
 
@@ -131,8 +156,9 @@ class Relay:
     Attributes:
         kept: The examples of each class, oldest first.
         network: Takes steps.
-        average: Predicts.
+        average: Predicts, unless the short memory does.
         challenger: None without one.
+        short: The short memory.
         steps: Steps taken in all.
         gates: What each standardised feature is multiplied by.
         trends: How much each feature grows from one example to the next.
@@ -141,6 +167,7 @@ class Relay:
     def __init__(self, first: Network, replay: int, features: int, seed: bytes) -> None:
         self.kept: tuple[list[Kept], list[Kept]] = ([], [])
         self.network, self.average, self.challenger = deepcopy(first), deepcopy(first), None
+        self.short = ShortMemory(first)
         self.steps = 0
         self._first, self._replay, self._features = first, replay, features
         self._standardisation = Standardisation(features)
@@ -160,13 +187,18 @@ class Relay:
         self._standardisation.add(features)
         self._arrivals[id_] = len(self._arrivals)
         self._waiting += 1
-        return self.average.score(self._gated(self._standardisation.of(features)))
+        inputs = self._standardisation.of(features)
+        return (
+            self.short.network.score(_small(inputs)) if self.short.predicts else self.average.score(self._gated(inputs))
+        )
 
     def learn(self, example: Kept, label: int) -> None:
         """Learn a label."""
-        inputs = self._gated(self._standardisation.of(example.features))
+        inputs = self._standardisation.of(example.features)
+        short_score, inputs = self.short.network.score(_small(inputs)), self._gated(inputs)
         score, had_challenger = self.average.score(inputs), self.challenger is not None
         alarm = self._is_alarm(score, label)
+        self.short.compare(label, score, short_score)
         if self.challenger is not None:
             self._judge(self.challenger, score, self.challenger.average.score(inputs), label)
         self.kept[label].append(example)
@@ -190,9 +222,10 @@ class Relay:
         for step in range(steps):
             newest = label if step == 0 else None
             self.network.train(self._batch([len(own) for own in self.kept], newest))
+            self.short.network.train(self._batch([min(len(own), 15) for own in self.kept], None, for_short=True))
             if self.challenger is not None:
                 self.challenger.network.train(self._batch(self.challenger.recent, None))
-        self.steps += steps * (1 if self.challenger is None else 2)
+        self.steps += steps * (2 if self.challenger is None else 3)
         _approach(self.average, self.network, self._labels)
         if self.challenger is not None:
             _approach(self.challenger.average, self.challenger.network, sum(self.challenger.losses.counts))
@@ -238,7 +271,9 @@ class Relay:
         elif fewest >= 30:
             self.challenger = None
 
-    def _batch(self, recent: Sequence[int], newest: int | None) -> list[tuple[list[float], int]]:
+    def _batch(
+        self, recent: Sequence[int], newest: int | None, *, for_short: bool = False
+    ) -> list[tuple[list[float], int]]:
         batch = []
         for k in range(2):
             if recent[k] == 0:
@@ -249,9 +284,9 @@ class Relay:
                 among = min(recent[k], 50) if draw == 3 else recent[k]
                 back = 0 if k == newest and draw == 0 else half * among >> 32
                 inputs = self._today(self.kept[k][-1 - back])
-                if recent[k] < JITTER_LIMIT:
+                if recent[k] < JITTER_LIMIT and not for_short:
                     inputs = [x + noise for x, noise in zip(inputs, self._noise(recent[k]), strict=True)]
-                batch.append((self._gated(inputs), k))
+                batch.append((_small(inputs) if for_short else self._gated(inputs), k))
         return batch
 
     def _today(self, example: Kept) -> list[float]:
@@ -269,6 +304,10 @@ class Relay:
             for word in self._philox.random_raw(4).tolist():
                 noise += [((word >> shift & 0xFFFF) / 32767.5 - 1) / math.sqrt(kept) for shift in (0, 16, 32, 48)]
         return noise[: self._features]
+
+
+def _small(inputs: Sequence[float]) -> list[float]:
+    return [0.4 * x for x in inputs]
 
 
 def _approach(average: Network, network: Network, labels: int) -> None:

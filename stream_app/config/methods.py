@@ -45,7 +45,7 @@ METHOD_FACTS: Mapping[str, _MethodFacts] = MappingProxyType(
             ("replay_per_class",),
             "#c2185b",
             rows=lambda own: 2 * own.replay_per_class,
-            networks=lambda _: 5,
+            networks=lambda _: 7,
             decides=frozenset({"learning_rate", "l2", "scaler"}),
             keeps_arrivals=True,
             predictor=1,

@@ -10,6 +10,7 @@ from stream_app.arrays import Floats, Words
 from stream_app.config import LearnerSettings, has_setting
 from stream_app.learners.api import Answers, Learner, Operations
 from stream_app.learners.factory import build
+from stream_app.learners.method import LearningMethod
 from stream_app.learners.networks.adam import EPSILON
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.learners.online import OnlineLearner
@@ -96,9 +97,17 @@ def same_state(left: Learner, right: Learner) -> bool:
     return list(a) == list(b) and all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
-def pair(settings: LearnerSettings, features: int) -> tuple[OnlineLearner, OnlineLearner]:
-    """Return a learner twice: compiled, and with the same networks as modules under autograd."""
-    methods = [new_method(METHODS[settings.method], settings, features, SEED) for _ in range(2)]
+def pair(
+    settings: LearnerSettings, features: int, method: LearningMethod | None = None
+) -> tuple[OnlineLearner, OnlineLearner]:
+    """Return a learner twice: compiled, and with the same networks as modules under autograd.
+
+    Args:
+        settings: The learner's.
+        features: Numbers in an example.
+        method: A form of the method that the settings name; None: as the application has it.
+    """
+    methods = [new_method(method or METHODS[settings.method], settings, features, SEED) for _ in range(2)]
     networks = [
         [DenseNetwork(features, settings.hidden) for _ in range(method.tables.state.networks)] for method in methods
     ]
@@ -117,6 +126,7 @@ def single_step_differences(
     learning_rate: float,
     l2: float,
     hidden: tuple[int, ...],
+    form: LearningMethod | None = None,
     **settings: object,
 ) -> dict[str, float]:
     """Walk along a stream, and take each step twice from one state: compiled, and with Torch's autograd.
@@ -127,6 +137,7 @@ def single_step_differences(
         learning_rate: The learning rate of Adam.
         l2: The weight of the L2 penalty.
         hidden: Units of the hidden layers.
+        form: A form of the method, see `pair`.
         settings: Further settings of the learner, by default AREBA with a budget of 20.
 
     Returns:
@@ -137,7 +148,7 @@ def single_step_differences(
     """
     count, features = examples.shape
     numbers = {"method": "areba", "learning_rate": learning_rate, "l2": l2, "hidden": hidden}
-    fast, slow = pair(settings_of(**(numbers | settings)), features)
+    fast, slow = pair(settings_of(**(numbers | settings)), features, form)
     worst = dict.fromkeys(("parameters", "first_moments", "second_moments", "method"), 0.0)
     scores = np.zeros((2, count))
     words = ids(1)

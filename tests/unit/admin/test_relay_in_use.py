@@ -61,7 +61,7 @@ def test_a_prediction_of_relay_is_made_again(number: int) -> None:
 
 
 def test_an_exported_relay_predicts_in_plain_torch(tmp_path: Path) -> None:
-    """The documentation says how to use the file without areba: another of RELAY's five networks would be wrong."""
+    """The documentation says how to use the file without areba: another of RELAY's seven networks would be wrong."""
     world = promoted(1)
     world.put("examples", TASK, STREAM.encode(), codec.encode(Example(STREAM, "last", [0.7])), 20 * HALF)
     member = started(world.worker())

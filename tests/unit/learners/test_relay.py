@@ -12,22 +12,25 @@ from stream_app.learners.factory import LearnerResources, build_dense
 from stream_app.learners.methods.relay.relay import RELAY, relay
 from stream_app.learners.methods.relay.state import (
     ALL_MECHANISMS,
+    IS_SHORT,
+    NETWORKS,
     WITH_AVERAGES,
     WITH_CHALLENGER,
     WITH_GATES,
     WITH_JITTER,
+    WITH_SHORT,
 )
 from stream_app.records import Operation
 from tests.learner_oracle import Kept, Network
 from tests.relay_oracle import Challenger, Relay
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, pair, run_in_cuts, stream
 
-NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = range(5)
+NETWORK, PREDICTOR, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, SHORT, FIRST = range(NETWORKS)
 
 
 def weights(which: Learner) -> NDArray[np.generic]:
-    """Return the weights of the five networks `[5, p]`."""
-    return which.arrays()["parameters"].reshape(5, -1)
+    """Return the weights of the seven networks `[7, p]`."""
+    return which.arrays()["parameters"].reshape(NETWORKS, -1)
 
 
 def kept(which: Learner, name: str, column: str = "examples") -> NDArray[np.generic]:
@@ -74,7 +77,7 @@ def test_units_are_irrelevant() -> None:
     assert (plain == scaled).all()
 
 
-@pytest.mark.parametrize(("features", "per_label"), [(2, 4), (8, 1)])
+@pytest.mark.parametrize(("features", "per_label"), [(2, 8), (8, 2)])
 def test_scarce_labels_are_worth_more_steps(features: int, per_label: int) -> None:
     """A stream with 1 % of the labels must not learn a hundred times slower; nor may a label cost without bound."""
     which = learner(features, method="relay")
@@ -107,8 +110,7 @@ def test_a_challenger_takes_over_after_a_sudden_drift() -> None:
     predicted = run(which, examples[1_000:], labels[1_000:])
     assert (predicted[300:] == labels[1_300:]).mean() > 0.75
     own = which.arrays()
-    assert min(own["updates"].tolist()[CHALLENGER:CHALLENGER_AVERAGE]) > 0
-    assert own["updates"].tolist()[AVERAGE] == own["updates"].tolist()[FIRST] == 0
+    assert set(np.flatnonzero(own["updates"]).tolist()) == {NETWORK, CHALLENGER, SHORT}
 
 
 def test_noise_alone_replaces_nothing() -> None:
@@ -121,23 +123,44 @@ def test_noise_alone_replaces_nothing() -> None:
     assert (predicted[1_000:] == labels[1_000:]).mean() > 0.8
 
 
+def test_the_short_memory_predicts_where_a_concept_turns() -> None:
+    """No alarm is raised there, and what a long memory keeps is partly false: users would get worse alerts for good."""
+    random = np.random.default_rng(5)
+    examples = random.normal(size=(4_000, 9)).astype(np.float32)
+    angle = np.linspace(0.0, np.pi, 4_000)
+    labels = (examples[:, 0] * np.cos(angle) + examples[:, 1] * np.sin(angle) > 1.3).astype(np.int8)
+    late, right = labels[2_000:], []
+    for which in (learner(9, method="relay"), without(WITH_SHORT, 9)):
+        predicted = run(which, examples, labels)[2_000:]
+        right.append(np.mean([(predicted[late == k] == k).mean() for k in range(2)]))
+    assert right[0] > right[1] + 0.02
+
+
+def test_the_long_memory_predicts_again() -> None:
+    """Few examples know a concept badly: the short memory must not stay once the drift is over."""
+    examples, labels = drifting(3_000)
+    which = learner(2, method="relay")
+    run(which, examples, labels)
+    assert int(which.arrays()["tallies"][IS_SHORT]) == 0
+
+
 def sync(network: Network, arrays: dict[str, NDArray[np.generic]], number: int) -> None:
     """Give a network of the oracle the rounded numbers of the compiled network."""
     for name, into in (("parameters", network.parameters), ("first_moments", network.first)):
-        into[:] = arrays[name].reshape(5, -1)[number].tolist()
-    network.second[:] = arrays["second_moments"].reshape(5, -1)[number].tolist()
+        into[:] = arrays[name].reshape(NETWORKS, -1)[number].tolist()
+    network.second[:] = arrays["second_moments"].reshape(NETWORKS, -1)[number].tolist()
 
 
-@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120), (3, 260)])
+@pytest.mark.parametrize(("features", "count"), [(2, 700), (9, 120), (3, 260), (4, 260)])
 def test_relay_is_what_its_description_says(features: int, count: int) -> None:
-    """Queues, draws, steps, averages and the challenger, each label from the compiled state before it."""
+    """Queues, draws, steps, averages, short memory and challenger, each label from the compiled state before it."""
     examples, labels = drifting(count, features) if features != 3 else stream(count, 3, positives=0.3)
     if features == 9:
         examples[:, 8] += np.arange(count)
     which = learner(features, method="relay", replay_per_class=150)
     first = Network((features, 8, 1), weights(which)[0].tolist(), 0.01)
     oracle = Relay(first, 150, features, SEED)
-    challenged, differences = 0, []
+    challenged, short_predicts, differences = 0, 0, []
     for number, label in enumerate(labels.tolist()):
         example, words = examples[number : number + 1], ids(number + 1)[-1:]
         score = float(which.run(operations([(int(Operation.PREDICT), 0, -1)]), example, words).scores[0])
@@ -153,17 +176,21 @@ def test_relay_is_what_its_description_says(features: int, count: int) -> None:
         for k, name in enumerate(("negative", "positive")):
             assert kept(which, name, "ids")[:, 1].tolist() == [int(kept.id) + 1 for kept in oracle.kept[k]]
         assert int(arrays["updates"].sum()) == oracle.steps
-        pairs = [(oracle.network, NETWORK), (oracle.average, AVERAGE)]
+        short_predicts += oracle.short.predicts
+        pairs = [(oracle.network, NETWORK), (oracle.average, AVERAGE), (oracle.short.network, SHORT)]
         if isinstance(oracle.challenger, Challenger):
             challenged += 1
             pairs += [(oracle.challenger.network, CHALLENGER), (oracle.challenger.average, CHALLENGER_AVERAGE)]
         assert features == 2 or np.allclose(arrays["gates"], oracle.gates, rtol=1e-5)
         assert np.allclose(arrays["slopes"], oracle.trends, rtol=1e-6, atol=1e-9)
         for network, place in pairs:
-            assert np.allclose(network.parameters, arrays["parameters"].reshape(5, -1)[place], rtol=1e-3, atol=2e-4)
+            assert np.allclose(
+                network.parameters, arrays["parameters"].reshape(NETWORKS, -1)[place], rtol=1e-3, atol=2e-4
+            )
             sync(network, arrays, place)
     assert max(differences) < 1e-5
     assert challenged > 0 if features == 2 else challenged == 0
+    assert (short_predicts > 0) == (features in (2, 4))
     assert oracle.challenger is None
     assert oracle.trends[-1] == (pytest.approx(1.0, abs=0.05) if features == 9 else 0.0)
 
@@ -246,7 +273,7 @@ def test_two_features_need_no_gates() -> None:
     assert "gates" not in gated.arrays()
 
 
-@pytest.mark.parametrize("mechanism", [WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES])
+@pytest.mark.parametrize("mechanism", [WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES, WITH_SHORT])
 def test_the_study_can_switch_a_mechanism_off(mechanism: int) -> None:
     """A table that says what a mechanism is worth must not compare RELAY with itself."""
     examples, labels = drifting(1_500)
@@ -254,6 +281,7 @@ def test_the_study_can_switch_a_mechanism_off(mechanism: int) -> None:
     assert scores(whole, examples, labels).tobytes() != scores(part, examples, labels).tobytes()
     own = part.arrays()
     assert int(own["updates"][CHALLENGER]) == 0 or mechanism != WITH_CHALLENGER
+    assert (int(own["updates"][SHORT]) == 0) == (mechanism == WITH_SHORT)
     networks = weights(part)
     assert np.allclose(networks[NETWORK], networks[AVERAGE], atol=1e-6) == (mechanism == WITH_AVERAGES)
 
@@ -265,11 +293,12 @@ def test_networks_under_autograd_learn_the_same() -> None:
     fast, slow = pair(LearnerSettings(method="relay", replay_per_class=50), 2)
     for which in (fast, slow):
         first = dict(which.arrays())
-        first["parameters"] = np.tile(first["parameters"].reshape(5, -1)[0], 5)
+        first["parameters"] = np.tile(first["parameters"].reshape(NETWORKS, -1)[0], NETWORKS)
         which.load(first)
     slow.load(fast.arrays())
     ours, theirs = run(fast, examples, labels), run(slow, examples, labels)
     assert (ours == theirs).mean() > 0.95
     for which in (fast, slow):
-        assert np.array_equal(which.arrays()["updates"].astype(bool), [True, False, True, False, False])
+        updates = which.arrays()["updates"]
+        assert set(np.flatnonzero(updates).tolist()) == {NETWORK, CHALLENGER, SHORT}
     assert (theirs[700:] == labels[700:]).mean() > 0.8

@@ -6,9 +6,6 @@ the labels after the alarm alone (and the newest `HEAD_START` of the class that 
 label before they learn it, by the faded mean of |label - P(class 1)| of each class. The challenger takes over if it is
 better by `_LEAD` after `FEWEST` labels of each class: the queues then forget what came before the alarm. After `MOST`
 labels of each class without that, it is dropped.
-
-The networks of a learner: the learning one, the average of its weights, the same two of the challenger, and the first
-weights, which never change.
 """
 
 import numpy as np

@@ -15,8 +15,9 @@ Five things make a network better that learns so:
   (Polyak and Juditsky 1992).
 - **Scarce labels.** A label that comes after n predictions is worth n labels' steps, at most `_MOST_LABELS`.
 
-After a sudden drift a second network learns, from the labels after it alone, and takes over if it is clearly better
-(`challenger`). A corrected example moves to the end of the other class's queue, as with AREBA.
+A second network learns from the newest examples alone, and predicts while it is better (`short_memory`). After a sudden
+drift a third network learns, from the labels after it alone, and takes over if it is clearly better (`challenger`). A
+corrected example moves to the end of the other class's queue, as with AREBA.
 
 The study can switch these mechanisms off (`RelayState.mechanisms`); the application always has all of them.
 """
@@ -32,18 +33,22 @@ from stream_app.learners.method_state import LearnerView, MethodTables, new_queu
 from stream_app.learners.methods.relay.challenger import begin_challenger, judge, watch
 from stream_app.learners.methods.relay.feature_gates import has_gates, is_update_due, pass_gates, update_gates
 from stream_app.learners.methods.relay.feature_trends import update_trends
+from stream_app.learners.methods.relay.short_memory import NEWEST, compare, copy_predictor, make_small
 from stream_app.learners.methods.relay.standardisation import fill_factors, standardise, standardise_row
 from stream_app.learners.methods.relay.state import (
     ALL_MECHANISMS,
     AVERAGE,
     CHALLENGER,
     CHALLENGER_AVERAGE,
+    IS_SHORT,
     LABELS,
     NETWORK,
     NETWORKS,
     ON,
     PREDICTED,
+    PREDICTOR,
     RECENT,
+    SHORT,
     STEPS_LEFT,
     TRIED,
     WAITING,
@@ -51,6 +56,7 @@ from stream_app.learners.methods.relay.state import (
     WITH_CHALLENGER,
     WITH_GATES,
     WITH_JITTER,
+    WITH_SHORT,
     RelayState,
     new_state,
     state_of,
@@ -82,10 +88,9 @@ _MIDDLE = np.float32(32767.5)
 
 @inlined
 def _standardise_slot(learner: LearnerView, own: RelayState, slot: int) -> None:
-    """Let the example of a slot enter the networks, standardised and gated."""
+    """Let the example of a slot enter the networks, standardised."""
     fill_factors(own)
     standardise(own, learner.inputs.raw, slot * own.width, learner.inputs.source)
-    pass_gates(own, learner.inputs.source, ZERO)
 
 
 @inlined
@@ -94,6 +99,7 @@ def _prepare(learner: LearnerView, slot: int) -> int:
     own = state_of(learner.own)
     take_into_moments(own.moments, own.width, learner.inputs.raw, slot * own.width)
     _standardise_slot(learner, own, slot)
+    pass_gates(own, learner.inputs.source, ZERO)
     remember_arrival(learner.inputs, slot, own.tallies[PREDICTED])
     own.tallies[WAITING] += 1
     own.tallies[PREDICTED] += 1
@@ -114,14 +120,27 @@ def _review(learner: LearnerView, slot: int) -> bool:
     """Put the scores by which `_admit` judges the networks into `scores`, unless the networks are not compiled."""
     own, scores = state_of(learner.own), learner.state.scores
     _standardise_slot(learner, own, slot)
-    if learner.networks.layers > 0:
-        average = _score(learner, AVERAGE)
-        challenger = _score(learner, CHALLENGER_AVERAGE) if own.tallies[ON] == 1 else _HALF
-        scores[AVERAGE], scores[CHALLENGER_AVERAGE] = average, challenger
+    if learner.networks.layers == 0:
+        pass_gates(own, learner.inputs.source, ZERO)
+        return True
+    make_small(own, learner.networks, learner.inputs.source, ZERO)
+    short = _score(learner, SHORT)
+    _standardise_slot(learner, own, slot)
+    pass_gates(own, learner.inputs.source, ZERO)
+    average = _score(learner, AVERAGE)
+    challenger = _score(learner, CHALLENGER_AVERAGE) if own.tallies[ON] == 1 else _HALF
+    scores[AVERAGE], scores[CHALLENGER_AVERAGE], scores[SHORT] = average, challenger, short
     return True
 
 
 # Learning -------------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _learning(own: RelayState) -> int:
+    """Return how many networks learn."""
+    count: int = 1 + own.tallies[ON] + (1 if own.mechanisms & WITH_SHORT != 0 else 0)
+    return count
 
 
 @inlined
@@ -130,6 +149,8 @@ def _admit(learner: LearnerView, slot: int, label: int) -> int:
     own, queues, inputs = state_of(learner.own), learner.queues, learner.inputs
     tallies = own.tallies
     alarm = watch(own, learner.state.scores, label) and tallies[ON] == 0 and own.mechanisms & WITH_CHALLENGER != 0
+    if own.mechanisms & WITH_SHORT != 0:
+        compare(own, learner, label)
     if tallies[ON] == 1:
         judge(own, learner, label)
     append_from(queues, inputs.raw, slot * own.width, inputs, slot, label, label)
@@ -144,7 +165,7 @@ def _admit(learner: LearnerView, slot: int, label: int) -> int:
     worth = min(max(tallies[WAITING], 1), _MOST_LABELS)
     tallies[WAITING] = 0
     steps = worth * (NARROW_STEPS if own.width < NARROW_WIDTH else 1)
-    tallies[STEPS_LEFT] = steps * (1 + tallies[ON])
+    tallies[STEPS_LEFT] = steps * _learning(own)
     return _next_batch(learner, own, label)
 
 
@@ -160,7 +181,9 @@ def _jitter(own: RelayState, batch: Floats, at: int, kept: int) -> None:
 
 
 @inlined
-def _draw_examples(learner: LearnerView, own: RelayState, label: int, kept: int, count: int, newest: bool) -> int:
+def _draw_examples(
+    learner: LearnerView, own: RelayState, label: int, kept: int, count: int, newest: bool, is_short: bool
+) -> int:
     """Draw `DRAWN` of the newest `kept` examples of a class into `batch`, after `count` others; return the sum."""
     queues, state, words = learner.queues, learner.state, own.words
     next_block(own.generator, words)
@@ -175,9 +198,12 @@ def _draw_examples(learner: LearnerView, own: RelayState, label: int, kept: int,
         row = row_of_age(queues, label, queues.lengths[label] - 1 - back)
         at = count * own.width
         standardise_row(own, queues, row, own.tallies[PREDICTED], state.batch, at)
-        if kept < JITTER_LIMIT and own.mechanisms & WITH_JITTER != 0:
+        if kept < JITTER_LIMIT and own.mechanisms & WITH_JITTER != 0 and not is_short:
             _jitter(own, state.batch, at, kept)
-        pass_gates(own, state.batch, at)
+        if is_short:
+            make_small(own, learner.networks, state.batch, at)
+        else:
+            pass_gates(own, state.batch, at)
         state.starts[count] = at
         state.targets[count] = np.float32(label)
         count += 1
@@ -203,6 +229,7 @@ def _average_all(own: RelayState, networks: DenseNetworks) -> None:
         tried = tallies[TRIED] + tallies[TRIED + 1]
         window = min(most, 1.0 + tried / LABELS_TO_AVERAGE_ONE_MORE)
         _average(networks, CHALLENGER, CHALLENGER_AVERAGE, np.float32(1.0 / window))
+    copy_predictor(own, networks)
 
 
 @inlined
@@ -221,15 +248,20 @@ def _next_batch(learner: LearnerView, own: RelayState, newest: int) -> int:
     if tallies[STEPS_LEFT] == 0:
         _average_all(own, learner.networks)
         return 0
-    is_challenger = tallies[ON] == 1 and tallies[STEPS_LEFT] % 2 == 1
+    number = tallies[STEPS_LEFT] % _learning(own)
+    is_challenger = number == tallies[ON] and number > 0
+    is_short = number > tallies[ON]
     tallies[STEPS_LEFT] -= 1
-    steps[NETWORK] = 0 if is_challenger else 1
+    steps[NETWORK] = 1 if number == 0 else 0
     steps[CHALLENGER] = 1 if is_challenger else 0
+    steps[SHORT] = 1 if is_short else 0
     count: int = ZERO
     for k in range(2):
         kept = tallies[RECENT + k] if is_challenger else learner.queues.lengths[k]
+        if is_short:
+            kept = min(kept, NEWEST)
         if kept > 0:
-            count = _draw_examples(learner, own, k, kept, count, k == newest)
+            count = _draw_examples(learner, own, k, kept, count, k == newest, is_short)
     return count
 
 
@@ -271,7 +303,7 @@ def _tallies_fit(tables: MethodTables, arrays: State) -> bool:
 
 def _tallies_right(arrays: State, _held: Longs, _rows: int) -> NDArray[np.bool_]:
     tallies, lengths = np.asarray(arrays["tallies"], np.int64), np.asarray(arrays["lengths"], np.int64)
-    right = (tallies >= 0).all(1) & (tallies[:, ON] <= 1) & (tallies[:, STEPS_LEFT] == 0)
+    right = (tallies >= 0).all(1) & (tallies[:, [ON, IS_SHORT]] <= 1).all(1) & (tallies[:, STEPS_LEFT] == 0)
     return np.asarray(right & (tallies[:, RECENT : RECENT + 2] <= lengths).all(1))
 
 
@@ -317,10 +349,10 @@ def relay(settings: LearnerSettings, features: int, seed: bytes, mechanisms: int
         new_state(features, seed, mechanisms if gated else mechanisms & ~WITH_GATES),
         queues=new_queues(features, 2, kept, kept, dated=True),
         networks=NETWORKS,
-        voters=(int(AVERAGE), 1),
+        voters=(int(PREDICTOR), 1),
         drawn=2 * DRAWN,
     )
-    tables.state.steps[:] = 0  # `_next_batch` says which of two networks takes a step; the others never do
+    tables.state.steps[:] = 0  # `_next_batch` says which network takes a step; some never do
     return RunningMethod(tables, (*_PARTS, _GATES) if gated else _PARTS, is_alike=True, erased=_erased)
 
 

@@ -10,22 +10,26 @@ from stream_app.jit.tables import ArrayMark, new_table, view_of
 from stream_app.learners.moments import new_moments
 from stream_app.learners.poisson import WORDS, new_generator
 
-NETWORKS = 5
+NETWORKS = 7
 _NUMBERS: Any = [np.int64(number) for number in range(NETWORKS)]
-NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = _NUMBERS
-"""The networks; see `dense_networks.ZERO`."""
+NETWORK, PREDICTOR, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, SHORT, FIRST = _NUMBERS
+"""The networks: the learning one, what predicts, the average of the learning one's weights, the same two of the
+challenger, the short memory, and the first weights, which never change. See `dense_networks.ZERO`."""
 
-WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES, WITH_GATES = 1, 2, 4, 8
-ALL_MECHANISMS = WITH_CHALLENGER | WITH_JITTER | WITH_AVERAGES | WITH_GATES
+WITH_CHALLENGER, WITH_JITTER, WITH_AVERAGES, WITH_GATES, WITH_SHORT = 1, 2, 4, 8, 16
+ALL_MECHANISMS = WITH_CHALLENGER | WITH_JITTER | WITH_AVERAGES | WITH_GATES | WITH_SHORT
 """The mechanisms that can be switched off: bits of `RelayState.mechanisms`."""
 
-SEEN, TRIED, RECENT, ON, PAUSE, WAITING, LABELS, STEPS_LEFT, PREDICTED, TALLIES = 0, 2, 4, 6, 7, 8, 9, 10, 11, 12
+SEEN, TRIED, RECENT, ON, PAUSE, WAITING, LABELS, STEPS_LEFT, PREDICTED = 0, 2, 4, 6, 7, 8, 9, 10, 11
+COMPARED, IS_SHORT, TALLIES = 12, 14, 15
 """Tallies: of each class the labels since the network's birth, the labels since the challenger's, and the kept examples
 that the challenger draws from; whether there is a challenger; labels since an alarm; predictions since a label; labels;
-the steps that are left to take, 0 between two operations; and predictions."""
+the steps that are left to take, 0 between two operations; predictions; of each class the labels by which the short
+memory was judged; and whether it predicts."""
 
-FAST_ERROR, SLOW_ERROR, LOSS, CHALLENGER_LOSS, ERROR_COUNT = 0, 2, 4, 6, 8
-"""Errors: of each class the two averages of the network's error, and the losses of network and challenger."""
+FAST_ERROR, SLOW_ERROR, LOSS, CHALLENGER_LOSS, GAIN, SQUARED_GAIN, ERROR_COUNT = 0, 2, 4, 6, 8, 10, 12
+"""Errors: of each class the two averages of the network's error, the losses of network and challenger,
+and the mean gain of the short memory and of its square."""
 
 
 class RelayState(NamedTuple):
