@@ -200,8 +200,8 @@ def claims(measured: Measured) -> str:
 def said(measured: Measured) -> str:
     """Return how many repetitions the page has."""
     return (
-        f"The page has {len(measured.streams)} streams, with the seeds {', '.join(map(str, measured.seeds))}"
-        f" ({len(measured.seeds)} of {SEEDS} wanted)."
+        f"The page has {len(measured.streams)} streams, each with {len(measured.seeds)} of the {SEEDS} seeds that were"
+        f" wanted ({', '.join(map(str, measured.seeds))}); the tests compare methods over streams."
     )
 
 
