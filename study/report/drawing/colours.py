@@ -14,7 +14,7 @@ COLOURS: Mapping[str, str] = {
     "areba_2": "#6baed6",
     "areba_100": "#7d7aa8",
     "qbr_20": METHOD_COLOURS["qbr"],
-    "qbr_100": METHOD_COLOURS["qbr"],
+    "qbr_100": "#a3541a",
     "oob": METHOD_COLOURS["oob"],
     "oob_single": METHOD_COLOURS["oob_single"],
     "uob": METHOD_COLOURS["uob"],

@@ -191,8 +191,8 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
         main([*asked, "nothing"])
 
 
-QUICK = ("areba_20", "pair_areba_20")
-"""Methods that have the same bits on every machine. The figures of RELAY are those without its short memory."""
+QUICK = ("areba_20", "pair_areba_20", "relay")
+"""Methods that have the same bits on every machine."""
 
 
 @pytest.mark.slow(15)
