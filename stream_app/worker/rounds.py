@@ -41,6 +41,9 @@ longer than `commit_interval_ms`: without a pause, the brokers would be busy wit
 FULL_RECORDS = 10_000
 """A round that takes this many records is full, even if no batch of a task is: to compute it takes some 50 ms."""
 
+ROUND_S = 2.0
+"""A round takes no further task after this time of computing; a batch of each of 64 tasks may take 0.2 s."""
+
 _REASON_HEADER = "areba.reason"
 
 _MARKER_TIMEOUT_S = 1.0
@@ -161,9 +164,14 @@ class Rounds:
         """Compute the next batch of every live task that has records."""
         computed: list[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]] = []
         room, cuts, is_first, records = self._room, self.cuts, True, 0
-        for task in self._in_turn():
+        until_s = self._ports.clock.monotonic_s() + ROUND_S
+        for place, task in enumerate(self._in_turn()):
             if task.state is not TaskState.LIVE:
                 continue
+            if not is_first and self._ports.clock.monotonic_s() > until_s:
+                self.is_full = True
+                self._turn += place  # the next round begins with this task
+                break
             try:
                 batch = self._step(task, room, must=is_first)
             except OwnCodeError as error:

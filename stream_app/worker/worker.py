@@ -41,9 +41,9 @@ LONGEST_SLEEP_S = 0.02
 POLL_RECORDS = 10_000
 """Records taken from the client at once: some 10 ms of work."""
 
-TASK_RECORDS = 600
-"""The same for each task, if that is more. A transaction writes to each partition in a request of its own, which costs
-as much as the work on some hundred records: a round of many tasks has to take more records."""
+TASK_RECORDS = 3_000
+"""The same for each task, if that is more, up to what a transaction takes. A transaction writes to each partition in a
+request of its own, which costs as much as the work on hundreds of records: a round of many tasks takes more records."""
 
 FENCE_WINDOW_S = 10.0
 """`transaction.timeout.ms`: a worker that is fenced sooner was not fenced because its own transaction timed out."""
@@ -307,7 +307,7 @@ class Worker:
 
     def _poll_records(self) -> int:
         """Return how many records the worker takes from the client at once."""
-        return max(POLL_RECORDS, TASK_RECORDS * len(self.tasks))
+        return max(POLL_RECORDS, min(TASK_RECORDS * len(self.tasks), TRANSACTION.records))
 
     def _poll(self, timeout_s: float) -> None:
         try:

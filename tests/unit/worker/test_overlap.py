@@ -171,6 +171,19 @@ def test_a_worker_with_many_tasks_takes_more_records(monkeypatch: pytest.MonkeyP
     assert world.outputs() == undisturbed_outputs(RECORDS)
 
 
+def test_a_round_that_has_taken_long_leaves_the_other_tasks_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many tasks with costly learners would otherwise keep the group waiting for the sum of their batches."""
+    monkeypatch.setattr(rounds, "ROUND_S", -1.0)
+    world = World()
+    world.send(RECORDS)
+    transaction = _Overlapping(world)
+    member = _member(world, transaction)
+    take_turns(member, until=all_at(member, RECORDS))
+    computed = "".join(what[0] for what in transaction.story if what in {"batch", "commit"})
+    assert "bb" not in computed.replace("bc", ""), "a round has one task"
+    assert world.outputs() == undisturbed_outputs(RECORDS)
+
+
 def test_at_a_low_rate_nothing_overlaps() -> None:
     """Where a round takes all that is there, a batch costs little, and its outputs would only be reported later."""
     world = World()
