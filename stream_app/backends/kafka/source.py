@@ -192,11 +192,12 @@ class KafkaSource:
                 self._seek(self._active())
             return ()
         try:
-            self._raise_read_errors(errors)
+            again = self._raise_read_errors(errors)
         except OffsetGoneError as error:  # records of other partitions came in the same batch: read them again
             self._seek({p: offset for p, offset in self._active().items() if p != error.partition})
             raise
-        return [self._advance(one) for one in fetched if one.partition in self._next]  # others: before `stop_reading`
+        read = self._next.keys() - again  # others: from before `stop_reading`, or what the next poll returns again
+        return [self._advance(one) for one in fetched if one.partition in read]
 
     def _join_again(self, problem: KafkaError) -> None:
         """Join the group with a new client, since the former one has ended with a fatal error.
@@ -223,14 +224,21 @@ class KafkaSource:
         position = self._next[fetch.partition] = max(after_records, fetch.end)
         return Fetched(fetch.partition, fetch.records, at_end=fetch.end >= after_records, position=position)
 
-    def _raise_read_errors(self, errors: Sequence[FetchError]) -> None:
-        """Raise or log each error, except that an offset is gone where nobody reads any more."""
+    def _raise_read_errors(self, errors: Sequence[FetchError]) -> set[TopicPartition]:
+        """Raise or log each error, except that an offset is gone where nobody reads any more.
+
+        Returns:
+            The partitions that are read again from where the last poll ended.
+        """
+        again = set()
         for partition, offset, error in errors:
             if error.code() == AUTO_OFFSET_RESET and offset < self._next.get(partition, offset + 1):
                 # The answer came after a seek, which it has undone: the client does not read this partition any more.
                 self._seek({p: next_ for p, next_ in self._active().items() if p == partition})
+                again.add(partition)
                 continue
             raise_read_error(partition, error, self._next.get(partition, offset), self._group_id)
+        return again
 
     def _probe(self) -> None:
         """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`.

@@ -156,10 +156,15 @@ def test_an_error_from_before_a_seek_is_no_error(client: _Client, source: KafkaS
     """A task that continues after a gap would stop at the gap again, or wait for records that nobody fetches."""
     source.start_at({FIRST: 60})
     client.sought.clear()
-    client.batches = [lambda: ([_fetch(SECOND, 0)], [_gone(FIRST, 30)])]
+    client.batches = [
+        lambda: ([_fetch(FIRST, 60, 61), _fetch(SECOND, 0)], [_gone(FIRST, 30)]),
+        lambda: ([_fetch(FIRST, 60, 61)], []),
+    ]
     (fetched,) = source.poll(10, 0)
     assert fetched.partition == SECOND
     assert client.sought == [(FIRST, 60)], "the client stops at an error, also at one from before the seek"
+    (fetched,) = source.poll(10, 0)
+    assert fetched.records.offsets.tolist() == [60, 61], "once"
 
 
 @pytest.mark.parametrize("new_client_is_cut_off", [True, False])
