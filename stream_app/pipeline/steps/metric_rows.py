@@ -34,6 +34,9 @@ _QUEUES = ("positive_queue", "negative_queue", "positive_capacity", "negative_ca
 
 _EXAMPLES = _COUNTS.index("examples")
 
+_LARGEST = 2.0**53
+"""The largest count: only a damaged state has a larger one."""
+
 
 def metric_rows(
     owners: Owners, out: JoinOutput, answers: LearnerAnswers, scores: Scores, drifts: Doubles, factors: Sequence[float]
@@ -82,7 +85,7 @@ def _put_learners(rows: Rows, reports: Doubles) -> None:
 def _put_changes(rows: Rows, changes: Doubles) -> None:
     """Fill the last change of each learner: float64 `[n, 5]`, by `degradation.REPORT_COLUMNS`; zeros: no change."""
     has_changed = changes[:, 0] > 0
-    rows["changes"] = changes[:, 0]
+    rows["changes"] = np.clip(np.nan_to_num(changes[:, 0]), 0.0, _LARGEST)
     rows["change_flagged"] = _longs(changes[:, 1], has_changed)
     rows["change_began"] = _longs(changes[:, 2], has_changed)
     rows["gmean_before"] = np.where(has_changed, changes[:, 3], np.nan)
@@ -102,6 +105,6 @@ def _put_drifts(rows: Rows, drifts: Doubles) -> None:
 def _longs(numbers: Doubles, known: NDArray[np.bool_]) -> Longs:
     """Return whole numbers as they are, and `NO_LONG` where they are NaN or not known."""
     written = known & ~np.isnan(numbers)
-    longs = np.where(written, numbers, 0.0).astype(np.int64)
+    longs = np.clip(np.where(written, numbers, 0.0), 0.0, _LARGEST).astype(np.int64)
     longs[~written] = NO_LONG
     return longs

@@ -103,7 +103,8 @@ BY_TESTS: Mapping[str, Mutant] = {
         tests="property/test_learner_oracle.py::test_memories_over_whole_runs"),
     "challenger-draws-the-past": Mutant(
         "RELAY's challenger draws from all examples that are kept, not from those after the alarm",
-        "stream_app.learners.methods.relay.relay:_next_batch", assign("kept", "learner.queues.lengths[k]"),
+        "stream_app.learners.methods.relay.relay:_next_batch",
+        replace("tallies[RECENT + k] if is_challenger else learner.queues.lengths[k]", "learner.queues.lengths[k]"),
         tests="unit/learners/test_relay.py::test_relay_is_what_its_description_says"),
     "gates-of-drawn-examples": Mutant("RELAY predicts with feature gates, but learns without them",
         "stream_app.learners.methods.relay.relay:_draw_examples", drop("pass_gates"),
