@@ -119,6 +119,7 @@ class Rounds:
         self._started: StartedRound | None = None
         self._room = room
         self._turn = 0
+        self._computed_s = 0.0  # by the batches of this round
         self._gathering = GatheringTime()
         self._interval_s = config.worker.commit_interval_ms / 1000
         self._ports = ports
@@ -164,11 +165,11 @@ class Rounds:
         """Compute the next batch of every live task that has records."""
         computed: list[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]] = []
         room, cuts, is_first, records = self._room, self.cuts, True, 0
-        until_s = self._ports.clock.monotonic_s() + ROUND_S
+        self._computed_s = 0.0
         for place, task in enumerate(self._in_turn()):
             if task.state is not TaskState.LIVE:
                 continue
-            if not is_first and self._ports.clock.monotonic_s() > until_s:
+            if not is_first and self._computed_s > ROUND_S:
                 self.is_full = True
                 self._turn += place  # the next round begins with this task
                 break
@@ -254,7 +255,9 @@ class Rounds:
         self.is_full |= sum(rows) >= limit
         if taken == sum(rows):
             if taken:
-                self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
+                passed_s = self._ports.clock.monotonic_s() - start
+                self._computed_s += passed_s
+                self._limits.learn(task.number, taken, passed_s)
             return batch
         self.is_full = True
         self.cuts += 1
