@@ -1,21 +1,17 @@
 """Rounds of a worker: one batch of every live task that has data, then one transaction for all of them."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from stream_app.config import Config
 from stream_app.errors import OwnCodeError, RecordTooLargeError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.live.live_task import ComputedBatch, ProcessedBatch
+from stream_app.live.live_task import ComputedBatch
 from stream_app.pipeline import merge
 from stream_app.pipeline.outputs import DEAD_LETTERS
 from stream_app.pipeline.transaction_bounds import Room
-from stream_app.progress_records import STOP, Act
-from stream_app.record_columns import OutputRecords
-from stream_app.records import Reason
-from stream_app.snapshot.parts import whole_acts
-from stream_app.snapshot.stops import Stop
 from stream_app.task_state import TaskState
 from stream_app.worker.batch_limits import BatchLimits
+from stream_app.worker.committed_batch import report_batch
 from stream_app.worker.gathering import GatheringTime
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
@@ -41,34 +37,8 @@ longer than `commit_interval_ms`: without a pause, the brokers would be busy wit
 FULL_RECORDS = 10_000
 """A round that takes this many records is full, even if no batch of a task is: to compute it takes some 50 ms."""
 
-ROUND_S = 2.0
-"""A round takes no further task after this time of computing; a batch of each of 64 tasks may take 0.2 s."""
-
-_REASON_HEADER = "areba.reason"
-
 _MARKER_TIMEOUT_S = 1.0
 """Longest wait for the markers of a task's last commit: they are written within milliseconds, or lost."""
-
-
-def _stops_of(acts: Iterable[Act]) -> Iterator[Stop]:
-    """Yield the streams that these acts stop."""
-    for act in whole_acts(acts):
-        if isinstance(act, Act) and act.kind == STOP:
-            yield Stop.from_text(act.text)
-
-
-def _last_offsets(records: OutputRecords, offsets: Sequence[int]) -> Mapping[Reason, int]:
-    """Return the offset of the last dead letter of each reason; empty unless the broker has reported all offsets.
-
-    Args:
-        records: The dead letters of a batch.
-        offsets: Their offsets in the dead-letters topic.
-    """
-    if len(offsets) != len(records):
-        return {}
-    reasons = {reason.text.encode(): reason for reason in Reason}
-    ours = (dict(records.headers[row]) for row in range(len(offsets)))  # the worker's headers follow the producer's
-    return {reasons[headers[_REASON_HEADER] or b""]: offset for headers, offset in zip(ours, offsets, strict=True)}
 
 
 def _can_continue(part: Part) -> bool:
@@ -119,7 +89,6 @@ class Rounds:
         self._started: StartedRound | None = None
         self._room = room
         self._turn = 0
-        self._computed_s = 0.0  # by the batches of this round
         self._gathering = GatheringTime()
         self._interval_s = config.worker.commit_interval_ms / 1000
         self._ports = ports
@@ -165,11 +134,11 @@ class Rounds:
         """Compute the next batch of every live task that has records."""
         computed: list[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]] = []
         room, cuts, is_first, records = self._room, self.cuts, True, 0
-        self._computed_s = 0.0
+        self._limits.begin_round()
         for place, task in enumerate(self._in_turn()):
             if task.state is not TaskState.LIVE:
                 continue
-            if not is_first and self._computed_s > ROUND_S:
+            if not is_first and self._limits.is_round_over:
                 self.is_full = True
                 self._turn += place  # the next round begins with this task
                 break
@@ -255,9 +224,7 @@ class Rounds:
         self.is_full |= sum(rows) >= limit
         if taken == sum(rows):
             if taken:
-                passed_s = self._ports.clock.monotonic_s() - start
-                self._computed_s += passed_s
-                self._limits.learn(task.number, taken, passed_s)
+                self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
             return batch
         self.is_full = True
         self.cuts += 1
@@ -280,32 +247,7 @@ class Rounds:
             if self._awaits_first_commit(task):
                 self._watch.hurry()
             self._observer.emit(events.BatchCommitted(task.number, batch.offsets, batch.counts))
-            self._report(task, batch, part.written[DEAD_LETTERS])
-
-    def _report(self, task: OwnedTask, batch: ProcessedBatch, dead_offsets: Sequence[int]) -> None:
-        """Report what a committed batch has in addition to its results; most batches have nothing."""
-        number, outputs = task.number, batch.outputs
-        if outputs.dead:
-            last_offsets = _last_offsets(outputs.topics[DEAD_LETTERS], dead_offsets)
-            self._observer.emit(events.DeadLettersWritten(number, outputs.dead, last_offsets))
-        if stops := dict(_stops_of(batch.acts)):
-            self._observer.emit(events.StreamsStopped(number, stops))
-        if outputs.resumed:
-            self._observer.emit(events.StreamsResumed(number, outputs.resumed))
-        for erased in outputs.erased:
-            self._observer.emit(events.IdsErased(number, erased))
-        if outputs.dropped_traces:
-            self._observer.emit(events.TracesDropped(number, outputs.dropped_traces))
-        if outputs.dropped_passed:
-            self._observer.emit(events.HeadersDropped(number, outputs.dropped_passed))
-        unknown = {
-            one.stream: one.records
-            for one in outputs.dead
-            if one.reason is Reason.UNKNOWN_STREAM and one.stream is not None
-        }
-        found = task.placement.misplaced(outputs.stream_names, outputs.stream_records, unknown)
-        if found is not None:
-            self._observer.emit(events.RecordsMisplaced(number, found))
+            report_batch(task, batch, part.written[DEAD_LETTERS], self._observer)
 
     # Transactions ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 from stream_app.backends.base import Fetched
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
-from stream_app.worker import rounds, worker
+from stream_app.worker import batch_limits, rounds, worker
 from stream_app.worker.reports import events
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
@@ -173,7 +173,7 @@ def test_a_worker_with_many_tasks_takes_more_records(monkeypatch: pytest.MonkeyP
 
 def test_a_round_that_has_taken_long_leaves_the_other_tasks_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many tasks with costly learners would otherwise keep the group waiting for the sum of their batches."""
-    monkeypatch.setattr(rounds, "ROUND_S", -1.0)
+    monkeypatch.setattr(batch_limits, "ROUND_S", -1.0)
     world = World()
     world.send(RECORDS)
     transaction = _Overlapping(world)
