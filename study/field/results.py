@@ -1,12 +1,12 @@
 """The measures of every repetition, as CSV: what is there is finished, so an interrupted run continues."""
 
 import csv
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from study.field.scoring import Measures
+from study.run.replaced_file import replacing
 
 RESULTS = Path(__file__).parents[1] / "results" / "field.csv"
 
@@ -52,11 +52,8 @@ def read_results(path: Path = RESULTS) -> Finished:
 
 def write_results(finished: Mapping[Repetition, Row], path: Path) -> None:
     """Replace the file at once, with its rows sorted: a killed process leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*Repetition._fields, *Measures._fields, TIME])
         for repetition, row in sorted(finished.items()):
             writer.writerow([*repetition, *(f"{value:.6f}" for value in row.measures), f"{row.microseconds:.2f}"])
-    partial.replace(path)

@@ -8,7 +8,6 @@ modules. A file is complete or missing. Nothing is pickled.
 
 import ast
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 import stream_app
 from stream_app.errors import StateError
 from study.run.experiment import Run
+from study.run.replaced_file import replacing
 from study.run.runs import Repetition
 from study.run.streams import source_of
 
@@ -133,10 +133,8 @@ class Store:
     def put(self, run: Run, repetition: int, result: Repetition) -> None:
         """Store a repetition; a killed process leaves a complete file or none."""
         path = self._path(run, repetition)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.partial")
         rankings: dict[str, Any] = {} if run.experiment.stream.is_synthetic else {"rankings": result.rankings}
-        with partial.open("wb") as file:
+        with replacing(path) as partial, partial.open("wb") as file:
             np.savez_compressed(
                 file,
                 classes=np.packbits(result.classes == 1, axis=1),
@@ -145,7 +143,6 @@ class Store:
                 seconds=np.array([result.seconds]),
                 **rankings,
             )
-        partial.replace(path)
 
     def get(self, run: Run, repetition: int) -> Stored:
         """Return a stored repetition.

@@ -1,11 +1,11 @@
 """The figures of every repetition, as CSV: what is there is finished, so an interrupted run continues."""
 
 import csv
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from study.run.replaced_file import replacing
 from study.selective.scoring import Figures
 
 RESULTS = Path(__file__).parents[1] / "results" / "selective.csv"
@@ -39,11 +39,8 @@ def read_results(path: Path = RESULTS) -> Finished:
 
 def write_results(finished: Mapping[Repetition, Figures], path: Path) -> None:
     """Replace the file at once, with its rows sorted: a killed process leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*Repetition._fields, *Figures._fields])
         for repetition, figures in sorted(finished.items()):
             writer.writerow([*repetition, *(f"{figure:.6f}" for figure in figures)])
-    partial.replace(path)

@@ -166,12 +166,12 @@ def _finished(shift: float) -> Finished:
 
 
 def test_the_page_says_who_is_better(tmp_path: Path) -> None:
-    """Verdicts follow from the figures: with RELAY ahead all claims about it hold, and with RELAY behind none."""
-    ahead, behind = Measured(_finished(0.1)), Measured(_finished(-0.1))
+    """Verdicts follow from the figures: with RELAY ahead its claims hold, and with RELAY below the others none does."""
+    ahead, below = Measured(_finished(0.1)), Measured(_finished(-0.1))
     assert ahead.seeds == (0, 1)
     assert [one.holds for one in verdicts(ahead)] == [True] * 6
-    assert [one.holds for one in verdicts(behind)] == [False] * 4 + [True, False]
-    better, worse = (better_pairs(measured, "gmean") for measured in (ahead, behind))
+    assert [one.holds for one in verdicts(below)] == [False] * 4 + [True, False]
+    better, worse = (better_pairs(measured, "gmean") for measured in (ahead, below))
     assert {one.higher for one in better} == {one.lower for one in worse} == {"relay"}
     assert len(better) == len(worse) == 2 * (9 + len(KINDS) + len(PERCENTS))
     draw_pictures(ahead, tmp_path)
