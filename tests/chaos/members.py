@@ -159,6 +159,11 @@ class Member:
         """The log of the current process."""
         return self._process.log()
 
+    @property
+    def resident_bytes(self) -> int:
+        """Resident memory of the current process."""
+        return self._process.resident_bytes
+
     def suffer(self, fault: Fault) -> None:
         """Apply a fault; afterwards, the worker runs again, or is about to.
 

@@ -142,6 +142,17 @@ class WorkerProcess:
         """Whether the process has ended by itself."""
         return self._running().poll() is not None
 
+    @property
+    def resident_bytes(self) -> int:
+        """Resident memory of the process; 0 while it does not run."""
+        process = self._process
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text() if process else ""
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        return int(found[1]) * 1024 if found else 0
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to this process alone."""
         os.kill(self._running().pid, number)
