@@ -24,8 +24,9 @@ from stream_app.producers.files.wrong_rows import WrongRows
 from stream_app.producers.retention import RETENTION_SHARE, retention_for
 
 _LEAST_LABELLED, _LEAST_SHARE = 2_000, 0.01
-"""RELAY is recommended for files with so many labels, of which the rarer class has this share: with fewer it did not
-lead in the study (Credit, Cervical, Fraud, streams with 0.1 %)."""
+"""Challengers are recommended for files with so many labels, of which the rarer class has this share: with fewer, RELAY
+did not lead in the study (Credit, Cervical, Fraud, streams with 0.1 %). With 1 % and more, both are better than the
+default on most kinds of streams (docs/models.md, Which method for which streams)."""
 
 _MARGIN = 1.1
 """What is recommended is so much more than what was measured, and then rounded up."""
@@ -258,10 +259,12 @@ def _join(ttl_ms: int, pending: int, model: Sequence[str]) -> Mapping[str, int]:
 
 
 def _challengers(classes: Mapping[int, int]) -> Iterator[str]:
-    """Yield a learner that may be better than the default on a file with these classes, as a comment."""
+    """Yield the learners that may be better than the default on a file with these classes, as comments."""
     rarer, labelled = min(classes.get(0, 0), classes.get(1, 0)), classes.get(0, 0) + classes.get(1, 0)
     if labelled >= _LEAST_LABELLED and rarer >= _LEAST_SHARE * labelled:
-        yield "  # relay: {method: relay}  # a challenger to try: see docs/tutorial.md, When to use relay"
+        yield "  # challengers to try: see docs/models.md, Which method for which streams"
+        yield "  # relay: {method: relay}"
+        yield "  # uob: {method: uob, scaler: standard}"
 
 
 def _dumped(settings: Mapping[str, Any]) -> Iterator[str]:

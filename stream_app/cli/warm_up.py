@@ -67,6 +67,7 @@ def warm_up(
     """
     observer = observer or Observer(SystemClock())
     start = time.monotonic()
+    gc.disable()  # until everything that lasts is made
     try:
         with observer.step("loading compiled code", _COMPILE_STEP_LIMIT_S), refusing_to_compile():
             _rehearse(settings)
@@ -80,8 +81,10 @@ def warm_up(
                 reporting_compiled(lambda: observer.emit(StepProgressed())),
             ):
                 _rehearse(settings)
-    gc.collect()
-    gc.freeze()  # modules are never freed, and a full collection that visits them takes tens of milliseconds
+    finally:
+        gc.collect()
+        gc.freeze()  # modules are never freed, and a full collection that visits them takes tens of milliseconds
+        gc.enable()
     log_lines.COMPILED_CODE_READY.log(LOG, seconds=time.monotonic() - start)
 
 

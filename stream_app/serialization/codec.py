@@ -74,7 +74,7 @@ def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
     if own.json is not None and not value.startswith(MAGIC):
         types, content = own.json_of(value, PUBLIC_TYPES)
         return read_json(content, types, own.json.label_classes)
-    for side in Side:
+    for side in Side if any(own.writers) else ():
         writer = own.writer_of(value, side)
         if writer is not None and (not writer.refusal or side is Side.LABELS):
             return decode_one(own.own_value(value, side))

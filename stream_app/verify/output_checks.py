@@ -1,5 +1,6 @@
 """Compare the records of each output topic with the events of the reference join, field by field; pure."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -43,11 +44,11 @@ class Context:
     names: Topics
     partition: int
     findings: Findings
-    figures: dict[str, StreamTotals] = field(default_factory=dict)
+    figures: defaultdict[str, StreamTotals] = field(default_factory=lambda: defaultdict(StreamTotals))
 
     def figures_of(self, stream: str) -> StreamTotals:
         """Return the counts of a stream."""
-        return self.figures.setdefault(stream, StreamTotals())
+        return self.figures[stream]
 
     def add(self, code: Code, topic: str, offset: int | None, text: str) -> None:
         """Add a finding about a record of a topic."""

@@ -30,6 +30,10 @@ from study.report.figures import PairPanel, RankPanel, draw
 from study.report.tables import markdown, with_table
 
 PAGE = Path(__file__).parents[1] / "results" / "field.md"
+MODELS_PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+
+SHOWN = ("areba_20", "areba_100_scaled", "uob_scaled", "relay")
+"""The learners in the table for users: the default, and those that are better than it on most kinds of streams."""
 
 MEASURES = Measures._fields[:4]
 """The measures of the tests; the study's faded G-mean is shown beside them."""
@@ -225,6 +229,16 @@ def tables(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "slow tests", slow_tests(measured)
 
 
+def models_table(measured: Measured) -> str:
+    """Return the table for users: G-mean by kind of stream, and the time of an example."""
+    rows = []
+    for (part, name), chosen in measured.parts().items():
+        own = [measured.values(learner, "gmean", chosen).mean() for learner in SHOWN]
+        rows.append([f"{part}: {name}", *(f"{one:.2f}" for one in own)])
+    rows.append(["microseconds of CPU an example", *(f"{measured.values(one, TIME).mean():.1f}" for one in SHOWN)])
+    return _table(("streams", *(f"`{learner}`" for learner in SHOWN)), rows)
+
+
 def draw_pictures(measured: Measured, folder: Path) -> None:
     """Draw the average ranks with the critical difference, and G-mean against Kappa."""
     panels = []
@@ -256,7 +270,7 @@ def _spot(measured: Measured, row: str) -> Spot:
 
 
 def write_page(results: Path) -> None:
-    """Replace the tables of the page, and draw its pictures.
+    """Replace the tables of the page and the table for users, and draw the pictures.
 
     Raises:
         ArebaError: No seed is complete.
@@ -268,4 +282,6 @@ def write_page(results: Path) -> None:
     for name, table in tables(measured):
         text = with_table(text, name, table)
     PAGE.write_text(text, encoding="utf-8")
+    models = MODELS_PAGE.read_text(encoding="utf-8")
+    MODELS_PAGE.write_text(with_table(models, "field", models_table(measured)), encoding="utf-8")
     draw_pictures(measured, PAGE.parent)

@@ -12,7 +12,7 @@ from study.field.claims import better_pairs, verdicts
 from study.field.measured import Measured
 from study.field.methods import FAST, LEARNERS, slow_methods
 from study.field.ranks import ranking_of, signed_rank
-from study.field.report import PAGE, draw_pictures, tables
+from study.field.report import MODELS_PAGE, PAGE, draw_pictures, models_table, tables
 from study.field.results import Finished, Repetition, Row, read_results, write_results
 from study.field.run import Asked, fast_work, missing, rows_of, slow_work
 from study.field.scoring import WINDOW, Measures, measures_of, roc_aucs
@@ -187,6 +187,7 @@ def test_a_seed_counts_once_all_streams_have_it() -> None:
 
 def test_the_committed_page_follows_from_the_committed_figures() -> None:
     """A page that was edited by hand, or not written again, would say what nobody measured."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, table in tables(Measured(read_results())):
+    text, measured = PAGE.read_text(encoding="utf-8"), Measured(read_results())
+    for name, table in tables(measured):
         assert f"<!-- {name} -->\n{table}\n<!-- end -->" in text, name
+    assert models_table(measured) in MODELS_PAGE.read_text(encoding="utf-8")

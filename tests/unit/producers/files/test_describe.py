@@ -1,5 +1,6 @@
 """The description of a file: its figures are right, and its output is a configuration."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -92,18 +93,20 @@ def test_many_waiting_examples_get_room_in_the_tables(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("rows", "every", "is_recommended"), [(2_000, 100, True), (2_000, 120, False), (900, 10, False)]
 )
-def test_relay_is_a_challenger_where_the_study_shows_it_ahead(
+def test_challengers_are_recommended_where_the_study_shows_them_ahead(
     tmp_path: Path, rows: int, every: int, is_recommended: bool
 ) -> None:
-    """Whoever reads only my.yaml should know of it; on few labels, or few of a class, it was not ahead."""
+    """Whoever reads only my.yaml should know of them; on few labels, or few of a class, RELAY was not ahead."""
     path = tmp_path / "sensors.csv"
     path.write_text("x,y\n" + "".join(f"{row % 9},{int(row % every == 0)}\n" for row in range(rows)))
     output = _describe(path, "--label", "y")
     assert ("  # relay: {method: relay}" in output) == is_recommended
     configuration = tmp_path / "my.yaml"
-    configuration.write_text("kafka: {bootstrap_servers: 'localhost:9092'}\n" + output.replace("  # relay", "  relay"))
+    configuration.write_text(
+        "kafka: {bootstrap_servers: 'localhost:9092'}\n" + re.sub("  # (relay|uob):", r"  \1:", output)
+    )
     learners = load(configuration, {}).learners
-    assert list(learners) == ["areba", "baseline", *["relay"] * is_recommended]
+    assert list(learners) == ["areba", "baseline", *["relay", "uob"] * is_recommended]
 
 
 def test_wrong_rows_are_counted_and_do_not_stop(tmp_path: Path) -> None:
