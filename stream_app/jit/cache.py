@@ -44,7 +44,7 @@ _CONSTANTS = (
 )
 """Files and folders whose constants are compiled into other files: tests/unit/jit/test_native.py checks the list."""
 
-_COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|import) numba\b", re.MULTILINE)
+_COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^[ ]*(from|import) numba\b", re.MULTILINE)
 """Matches the text of a file that has compiled code: one of the decorators of `compiler`, or an import of Numba."""
 
 _IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
