@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz lint check fast recut bench bench-peers chaos study-quick reference format clean help
+.PHONY: setup demo demo-csv test kafka-tests other-tests test-ops test-packages simulate mutants fuzz lint check fast recut bench bench-peers chaos soak study-quick reference format clean help
 
 N ?= 30
+MINUTES ?= 120
 SEED ?= 1
 FIRST ?= 0
 SEEDS ?= 10000
@@ -124,6 +125,9 @@ reference: setup ## write docs/reference.md and asyncapi.yaml from the code
 
 chaos: setup ## kill workers and brokers N (30) times with SEED (1), then compare every byte
 	$(BIN)/python -m tests.chaos --kills $(N) --seed $(SEED)
+
+soak: setup ## 5,000 examples a second for MINUTES (120) while workers are killed and leave; memory must stay flat
+	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED)
 
 clean: ## delete the virtual environment and local files
 	rm -rf $(VENV) .local

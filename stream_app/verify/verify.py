@@ -9,7 +9,7 @@ While a group is at work, it is checked up to its last commit when the check of 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,10 @@ class Report:
     def verdict(self) -> str:
         """Return the last line of the text: what the findings say about which part of the history."""
         covered, history = self._coverage()
-        scope = f"{self.partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
+        partitions = (
+            f"{len(self.scopes)} of {self.partitions}" if len(self.scopes) < self.partitions else self.partitions
+        )
+        scope = f"{partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
         if not self.ok:
             return f"{self.finding_count:,} findings ({scope})"
         if covered < history:
@@ -172,9 +175,10 @@ def verify(
     models: Mapping[int, str] | None = None,
     checkpoint: Path | None = None,
     partial: bool = False,
+    tasks: Collection[int] = (),
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Report:
-    """Check all records of an application.
+    """Check all records of an application, or those of some tasks.
 
     A checkpoint is written only if nothing is wrong: after a finding, the next run begins where this one began, and
     finds it again.
@@ -186,11 +190,12 @@ def verify(
         models: By partition, the digest of the final models that a worker logged; needs `rerun`.
         checkpoint: The file in which a run keeps where it ended; needs `rerun`.
         partial: Whether records that were deleted are accepted: then they are a note, and no finding.
-        on_progress: Takes the number of partitions that are done and the number of all partitions.
+        tasks: The tasks to check; none: all.
+        on_progress: Takes the number of partitions that are done and the number of those to check.
 
     Raises:
         TopicError: A topic is missing, or the inputs' partition counts differ.
-        ConfigurationError: The checkpoint cannot be read or written.
+        ConfigurationError: The checkpoint cannot be read or written, or there is no such task.
         UnknownOutcomeError: A broker did not answer in time.
     """
     if checkpoint is not None and not rerun:
@@ -199,11 +204,14 @@ def verify(
     file = None if checkpoint is None else CheckpointFile(checkpoint, _identity(cluster, config))
     before = {} if file is None else file.read()
     checker = _Checker(cluster, config, partitions, accepts_deleted=partial)
-    for partition in range(partitions):
-        on_progress(partition, partitions)
+    wanted_tasks = sorted(set(tasks)) or range(partitions)
+    if wanted_tasks[-1] >= partitions:
+        raise ConfigurationError(f"there is no task {wanted_tasks[-1]}: the application has {partitions}")
+    for done, partition in enumerate(wanted_tasks):
+        on_progress(done, len(wanted_tasks))
         wanted = (models or {}).get(partition)
         checker.check(partition, wanted_models=wanted, rerun=rerun, checkpoint=before.get(partition))
-    on_progress(partitions, partitions)
+    on_progress(len(wanted_tasks), len(wanted_tasks))
     checker.check_unread()
     checker.check_split()
     report = checker.report

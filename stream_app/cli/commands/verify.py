@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASK_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASK_OPTION, TASKS_OPTION
 from stream_app.cli.commands.progress import progress_bar
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.terminal import say
@@ -40,11 +40,13 @@ from stream_app.terminal import say
     help="Accept that records were deleted, and that neither this run nor the runs of its checkpoint covered all "
     "remaining inputs.",
 )
+@TASKS_OPTION
 @JSON_OPTION
 def verify(
     path: Path,
     models: Sequence[tuple[int, str]],
     checkpoint: Path | None,
+    tasks: Sequence[int],
     *,
     rerun: bool,
     partial: bool,
@@ -64,6 +66,7 @@ def verify(
       areba verify -c my.yaml
       areba verify -c my.yaml --checkpoint verify.checkpoint
       areba verify -c my.yaml --no-rerun
+      areba verify -c my.yaml --task 0 --checkpoint verify-0.checkpoint  # one process for each task
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415  (see run)
@@ -81,6 +84,7 @@ def verify(
             models=dict(models),
             checkpoint=checkpoint,
             partial=partial,
+            tasks=tasks,
             on_progress=on_progress,
         )
     if as_json:

@@ -152,6 +152,10 @@ def test_outputs_are_those_of_an_application_that_always_had_so_many(
     assert {name: one.to_plain() for name, one in report.figures.items()} == {
         name: one.to_plain() for name, one in accepted.items()
     }
+    parts = [verify(world.cluster, world.config, rerun=True, tasks=tasks) for tasks in ((0, 1), (2,), (3,))]
+    assert [part.finding_count for part in parts] == [0, 0, 0]  # a stream that moved is compared with a second run only
+    assert sum(part.commits for part in parts) == report.commits
+    assert "2 of 4 partitions" in parts[0].verdict()
     for id_ in ("e3", "e38", "e60"):  # the label of e38 came in the new partition
         for name in STREAMS:
             explained = explain(world.application(), name, id_, None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app.errors import TopicError
+from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import (
     Example,
     Label,
@@ -114,6 +114,13 @@ def test_an_application_that_never_ran() -> None:
     report = verify.verify(Log(), CONFIG)
     assert report.ok
     assert report.figures == {}
+
+
+def test_a_task_that_does_not_exist_is_an_error(log: Log) -> None:
+    """A nightly job for a task that nobody has would find nothing for ever."""
+    assert verify.verify(log, CONFIG, tasks=[0]).ok
+    with pytest.raises(ConfigurationError):
+        verify.verify(log, CONFIG, tasks=[0, 1])
 
 
 def test_many_findings_are_counted_not_kept(log: Log) -> None:
