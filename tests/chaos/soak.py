@@ -3,8 +3,8 @@
     python -m tests.chaos.soak --minutes 120 --rate 5000
 
 One worker is never disturbed: its memory is the figure that must stay flat. The two others are killed, frozen, or leave
-for a while, in turns that the seed decides. `areba verify` runs at intervals, with a checkpoint, like a
-nightly job. The samples are written to a file, so that a run can be watched.
+for a while, in turns that the seed decides. `areba verify` runs at intervals, with a checkpoint, as a nightly job does.
+The samples are written to a file, so that a run can be watched.
 """
 
 import argparse
