@@ -110,6 +110,29 @@ def test_a_reader_continues_at_the_given_offset(backend: Backend, topic: Callabl
     reader.close()
 
 
+def test_a_reader_that_asked_for_a_deleted_offset_continues_elsewhere(
+    backend: Backend, topic: Callable[..., str]
+) -> None:
+    """The answer to the first request comes after the seek.
+
+    A restore on a busy machine took it for an answer about the new offset, and parked its task.
+    """
+    place = TopicPartition(topic("log"), 0)
+    sender = backend.sender()
+    for number in range(6):
+        sender.send(place.topic, None, b"%d" % number, START_MS)
+    sender.flush(DEADLINE_S)
+    backend.delete_before(place, 3)
+    reader, other = backend.cluster().reader(place), backend.cluster().reader(place)
+    for one in (reader, other):
+        one.seek(0)
+    read_log(other)  # when it was refused and has read what is left, the first reader was refused, too
+    reader.seek(4)
+    assert [value for fetched in read_log(reader) for value in fetched.records.values] == [b"4", b"5"]
+    for one in (reader, other):
+        one.close()
+
+
 def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..., str]) -> None:
     """A restore reads progress to its end, which may not have been readable yet."""
     place = TopicPartition(topic("log"), 0)

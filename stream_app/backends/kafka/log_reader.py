@@ -69,12 +69,11 @@ class KafkaLogReader:
         layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
         conf = client_settings(bootstrap_servers, outages or Outages(), *layers)
         self._consumer: Consumer = create_client(Consumer, conf)
-        self._next = 0
+        self._next = -1  # nothing is fetched before the first seek or poll
         self._refused: tuple[KafkaError, Future[Watermarks]] | None = None  # may have been deleted; where it begins
         self._is_visible = False  # the broker has answered about the partition
         self._asked: Future[Watermarks] | None = None  # whether the broker lets us see it
         self._asked_s = 0.0
-        self.seek(0)
 
     def seek(self, offset: int) -> None:
         """Continue at this offset, or at the first offset of the partition if that is larger; ask nobody.
@@ -92,6 +91,8 @@ class KafkaLogReader:
             TopicError: The broker refuses.
             UnknownOutcomeError: The broker refused the offset, and none says in time where the partition begins.
         """
+        if self._next < 0:
+            self.seek(0)
         if self._refused is not None and not self._skips_deleted(*self._refused, timeout_s):
             return None
         messages = drain(self._consumer, max_records, timeout_s)
@@ -107,6 +108,8 @@ class KafkaLogReader:
             if error.code() == PARTITION_EOF:
                 end = message.offset() or 0
             elif error.code() == AUTO_OFFSET_RESET:
+                if (message.offset() or 0) < self._next:
+                    continue  # the client reports a refused offset even after a seek to another one
                 self._refused = error, start_call(partial(query_watermarks, self._admin, self._partition))
             else:
                 raise_read_error(self._partition, error, self._next, self._group_id, is_member=False)
