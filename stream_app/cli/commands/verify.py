@@ -66,7 +66,7 @@ def verify(
       areba verify -c my.yaml
       areba verify -c my.yaml --checkpoint verify.checkpoint
       areba verify -c my.yaml --no-rerun
-      areba verify -c my.yaml --task 0 --checkpoint verify-0.checkpoint  # one process for each task
+      areba verify -c my.yaml --task 0 --checkpoint verify-0.checkpoint
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
     from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415  (see run)
