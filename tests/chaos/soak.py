@@ -69,7 +69,8 @@ VERIFY_DEADLINE_S = 3_600.0
 checkpoint."""
 
 FLAT = 1.1
-"""Largest ratio of the memory in the last sixth of the run to the memory in the second."""
+"""Largest ratio of the memory in the last sixth of the run to the memory in the second. The tables of the join fill for
+some ten minutes, so no run of less than an hour is flat."""
 
 
 class Sample(NamedTuple):
