@@ -39,7 +39,13 @@ LOGGER = logging.getLogger("soak")
 
 PARTITIONS = 6
 
-STREAMS = ("sine:drift=posterior", "circle:drift=prior", "sea:drift=posterior", "sine:drift=likelihood", "circle")
+STREAMS = (
+    "sine:drift=posterior",
+    "circle:drift=prior",
+    "sea:drift=posterior",
+    "sine:drift=likelihood",
+    "circle:imbalance=1",
+)
 """A stream has an example in each millisecond of event time, so event time passes at the speed of the clock."""
 
 SECTIONS: Mapping[str, Section] = {
@@ -96,10 +102,7 @@ class Sample(NamedTuple):
 def replay(app: App, minutes: float, rate: int, seed: int) -> KeptProcess:
     """Start the producer."""
     limit = int(minutes * 60 * rate / len(STREAMS))
-    names = [
-        f"{name}{',' if ':' in name else ':'}stream=s{number},length={limit},seed={seed + number}"
-        for number, name in enumerate(STREAMS)
-    ]
+    names = [f"{name},stream=s{number},length={limit},seed={seed + number}" for number, name in enumerate(STREAMS)]
     options = {
         "--bootstrap-servers": app.servers,
         "--topic-prefix": app.prefix,
@@ -119,14 +122,12 @@ def replay(app: App, minutes: float, rate: int, seed: int) -> KeptProcess:
         )
 
 
-def disturb(members: Sequence[Member], seed: int, is_over: threading.Event) -> Counter[str]:
-    """Apply one fault after the other until the run is over; return how many of each kind."""
-    draw, done = random.Random(seed), Counter[str]()
+def disturb(members: Sequence[Member], seed: int, is_over: threading.Event) -> None:
+    """Apply one fault after the other until the run is over."""
+    draw = random.Random(seed)
     while not is_over.wait(draw.uniform(*PAUSE_S)):
         fault = Fault(draw.choice(KINDS), Moment.LIVE, 0.0, draw.uniform(*LASTS_S))
         draw.choice(members).suffer(fault)
-        done[str(fault.kind)] += 1
-    return done
 
 
 def verify(app: App) -> None:
@@ -234,13 +235,13 @@ def run(folder: Path, minutes: float, rate: int, seed: int) -> bool:
         checks = pool.submit(verify_often, app, is_over)
         soak.watch_until(lambda _: producer.poll() is not None or faults.done() or checks.done(), writer.writerow)
         is_over.set()
-        done = faults.result()
+        faults.result()
         checks.result()
         if producer.returncode:
             raise ChaosError((folder / "producer.log").read_text())
         deadline = time.monotonic() + END_DEADLINE_S
         soak.watch_until(lambda sample: sample.lag == 0 or time.monotonic() > deadline, writer.writerow)
-        LOGGER.info("faults: %s", dict(done))
+        LOGGER.info("faults: %s", dict(Counter(str(kind) for member in soak.members for kind, _ in member.done)))
         for member in soak.members:
             member.wait_ready()
             member.stop()

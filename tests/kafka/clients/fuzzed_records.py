@@ -7,18 +7,17 @@ line of the output is JSON: the number of records read so far, and the resident 
 import ctypes
 import hashlib
 import json
-import os
 import random
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Header
+from tests.support.resident_memory import resident_bytes
 
 BATCHES, BATCH = 40, 1_250
 PASSES = 22
@@ -110,7 +109,7 @@ def read(servers: str, place: TopicPartition, limit: int) -> tuple[Digest, bool]
 def _resident_bytes() -> int:
     """Return the resident memory, without what the allocator keeps for later."""
     ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident_bytes()
 
 
 def main(servers: str, prefix: str) -> None:

@@ -24,6 +24,7 @@ from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
+from tests.support.resident_memory import resident_bytes
 
 ROOT = Path(__file__).parents[3]
 
@@ -146,12 +147,7 @@ class WorkerProcess:
     def resident_bytes(self) -> int:
         """Resident memory of the process; 0 while it does not run."""
         process = self._process
-        try:
-            status = Path(f"/proc/{process.pid}/status").read_text() if process else ""
-        except (FileNotFoundError, ProcessLookupError):
-            return 0
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        return int(found[1]) * 1024 if found else 0
+        return resident_bytes(process.pid) if process is not None else 0
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to this process alone."""
