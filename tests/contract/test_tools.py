@@ -133,6 +133,31 @@ def test_a_reader_that_asked_for_a_deleted_offset_continues_elsewhere(
         one.close()
 
 
+def test_a_reader_reads_only_its_own_partition_after_another_was_closed(
+    backend: Backend, topic: Callable[..., str]
+) -> None:
+    """Readers of one cluster take over its clients, also a client that has fetched records which nobody took."""
+    first, second = TopicPartition(topic("first"), 0), TopicPartition(topic("second"), 0)
+    sender = backend.sender()
+    for number in range(50):
+        sender.send(first.topic, None, b"first %d" % number, START_MS)
+        sender.send(second.topic, None, b"second %d" % number, START_MS)
+    sender.flush(DEADLINE_S)
+    cluster = backend.cluster()
+    for place, name in ((first, b"first"), (second, b"second"), (first, b"first")):
+        stopped = cluster.reader(place)
+        assert stopped.poll(1, DEADLINE_S) is not None
+        stopped.close()
+        reader = cluster.reader(second if place == first else first)
+        read_log(reader)
+        reader.close()
+        reader = cluster.reader(place)
+        reader.seek(10)
+        values = [value for fetched in read_log(reader) for value in fetched.records.values]
+        assert values == [b"%s %d" % (name, number) for number in range(10, 50)]
+        reader.close()
+
+
 def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..., str]) -> None:
     """A restore reads progress to its end, which may not have been readable yet."""
     place = TopicPartition(topic("log"), 0)

@@ -21,7 +21,7 @@ from stream_app.backends.kafka import consumer_groups, timeouts
 from stream_app.backends.kafka.blocking_calls import start_call
 from stream_app.backends.kafka.errors import DENIED_CODES, failed_request, kafka_error, refusal_text
 from stream_app.backends.kafka.librdkafka.group_metadata import empty_group
-from stream_app.backends.kafka.log_reader import KafkaLogFollower, KafkaLogReader
+from stream_app.backends.kafka.log_reader import KafkaLogFollower, KafkaLogReader, ReadingClients
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.requests import (
     answer,
@@ -68,6 +68,7 @@ class KafkaCluster:
         self._outages = Outages(bootstrap_servers, ca_location, logs_refusals=False)  # of these clients alone
         self._conf = client_settings(bootstrap_servers, self._outages, admin_settings(self._settings))
         self._admin = self._new_admin()
+        self._reading_clients = ReadingClients(bootstrap_servers, self._settings, reader_group, self._outages)
 
     def _new_admin(self) -> AdminClient:
         """Return a new client; one of its own for each request to the coordinator of a group, released after it.
@@ -293,8 +294,7 @@ class KafkaCluster:
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition, positioned at its first offset; see `base.Cluster.reader`."""
-        servers, settings, group = self._bootstrap_servers, self._settings, self._reader_group
-        return KafkaLogReader(servers, partition, self._admin, settings, group, self._outages, committed=committed)
+        return KafkaLogReader(partition, self._admin, self._reading_clients, committed=committed)
 
     def follow(self, offsets: Mapping[TopicPartition, int]) -> KafkaLogFollower:
         """Return a follower of these partitions; see `following.FollowableCluster.follow`."""

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from threading import Lock
 from types import MappingProxyType
+from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -38,38 +40,86 @@ _FOLLOWER_TUNING: Mapping[str, object] = MappingProxyType(
 )
 
 
+_MAX_IDLE = 2
+"""Clients that wait for the next reader."""
+
+_MAX_IDLE_S = 30.0
+"""A client that has waited longer is closed: nobody has served it, and its credentials may have expired."""
+
+
+class _Idle(NamedTuple):
+    """A client that waits for the next reader since a time, by the monotonic clock."""
+
+    client: Consumer
+    committed: bool
+    since_s: float
+
+
+class ReadingClients:
+    """The clients of a cluster's log readers, which one reader takes over from another.
+
+    A new client asks six questions, one after the other, before it has a first record: on a network with a round trip
+    of 30 ms, that takes 0.2 s.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, separated by commas.
+        settings: Further settings of librdkafka.
+        group_id: A group that the user may describe; readers do not join it.
+        outages: Is informed about the errors of the clients.
+    """
+
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str], group_id: str, outages: Outages) -> None:
+        self.group_id = group_id
+        self._bootstrap_servers = bootstrap_servers
+        self._settings = settings
+        self._outages = outages
+        self._idle: list[_Idle] = []
+        self._lock = Lock()  # readers in several threads share the clients
+
+    def take(self, *, committed: bool) -> Consumer:
+        """Return a client without a partition; see `KafkaLogReader` for `committed`."""
+        with self._lock:
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            if idle.committed == committed and time.monotonic() < idle.since_s + _MAX_IDLE_S:
+                return idle.client
+            idle.client.close()
+        own = {"group.id": self.group_id} | ({} if committed else {"isolation.level": "read_uncommitted"})
+        layers = (CONSUMER_TUNING, self._settings, CONSUMER_GUARANTEES, own)
+        return create_client(Consumer, client_settings(self._bootstrap_servers, self._outages, *layers))
+
+    def give_back(self, client: Consumer, *, committed: bool) -> None:
+        """Keep a client that has just read for the next reader; the client that has waited longest makes room."""
+        client.unassign()
+        with self._lock:
+            self._idle.append(_Idle(client, committed, time.monotonic()))
+            oldest = self._idle.pop(0) if len(self._idle) > _MAX_IDLE else None
+        if oldest is not None:
+            oldest.client.close()
+
+
 class KafkaLogReader:
     """`base.LogReader`, positioned at the first offset of its partition.
 
     Args:
-        bootstrap_servers: Addresses of brokers, separated by commas.
         partition: What to read.
         admin: The client that is asked where the partition begins if the offset is refused; it stays open.
-        settings: Further settings of librdkafka.
-        group_id: A group that the user may describe; the reader does not join it.
-        outages: Is informed about the errors of the client; readers of one cluster share it.
+        clients: Lends the client that reads.
         committed: False: records of open and aborted transactions are read, too.
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str,
-        partition: TopicPartition,
-        admin: AdminClient,
-        settings: Mapping[str, str] | None = None,
-        group_id: str = READER_GROUP,
-        outages: Outages | None = None,
-        *,
-        committed: bool = True,
+        self, partition: TopicPartition, admin: AdminClient, clients: ReadingClients, *, committed: bool = True
     ) -> None:
         self._partition = partition
         self._admin = admin
-        self._group_id = group_id
-        own = {"group.id": group_id} | ({} if committed else {"isolation.level": "read_uncommitted"})
-        layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
-        conf = client_settings(bootstrap_servers, outages or Outages(), *layers)
-        self._consumer: Consumer = create_client(Consumer, conf)
-        self._next = -1  # nothing is fetched before the first seek or poll
+        self._clients = clients
+        self._committed = committed
+        self._consumer = clients.take(committed=committed)
+        # Only an answer about the topic shows its leader: a client that has read others looks for it once a second.
+        self._topic = start_call(partial(self._consumer.list_topics, partition.topic, timeouts.REQUEST_S))
+        self._next = 0
+        self._is_assigned = False
         self._refused: tuple[KafkaError, Future[Watermarks]] | None = None  # may have been deleted; where it begins
         self._is_visible = False  # the broker has answered about the partition
         self._asked: Future[Watermarks] | None = None  # whether the broker lets us see it
@@ -80,8 +130,7 @@ class KafkaLogReader:
 
         For a logical offset, such as the beginning, the client would ask the broker, and wait half a second for that.
         """
-        self._next, self._refused, self._asked_s = offset, None, time.monotonic()
-        self._consumer.assign([ClientPartition(*self._partition, offset)])
+        self._next, self._refused, self._is_assigned = offset, None, False
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
         """Return the next records, or None if neither a record nor the end of the partition came in time.
@@ -91,11 +140,11 @@ class KafkaLogReader:
             TopicError: The broker refuses.
             UnknownOutcomeError: The broker refused the offset, and none says in time where the partition begins.
         """
-        if self._next < 0:
-            self.seek(0)
         if self._refused is not None and not self._skips_deleted(*self._refused, timeout_s):
             return None
-        messages = drain(self._consumer, max_records, timeout_s)
+        if not self._is_assigned and not self._assigns(timeout_s):
+            return None
+        messages = [message for message in drain(self._consumer, max_records, timeout_s) if self._is_own(message)]
         if not messages:
             self._check_visible()
             return None
@@ -112,7 +161,7 @@ class KafkaLogReader:
                     continue  # the client reports a refused offset even after a seek to another one
                 self._refused = error, start_call(partial(query_watermarks, self._admin, self._partition))
             else:
-                raise_read_error(self._partition, error, self._next, self._group_id, is_member=False)
+                raise_read_error(self._partition, error, self._next, self._clients.group_id, is_member=False)
         messages = [message for message in messages if message.error() is None]
         if not messages and end < 0:
             return None
@@ -121,6 +170,23 @@ class KafkaLogReader:
         self._next = max(after_records, end)
         return Fetched(self._partition, records, at_end=end >= after_records, position=self._next)
 
+    def _assigns(self, timeout_s: float) -> bool:
+        """Begin to fetch at our offset; return False if no broker has answered about the topic yet."""
+        try:
+            self._topic.result(timeout_s)
+        except TimeoutError:
+            return False
+        except KafkaException:
+            pass  # the client asks again itself
+        self._consumer.assign([ClientPartition(*self._partition, self._next)])
+        self._is_assigned, self._asked_s = True, time.monotonic()
+        return True
+
+    def _is_own(self, message: Message) -> bool:
+        """Say whether a message is about our partition; another reader may have had the client before."""
+        topic = message.topic()  # None: an error of the client
+        return topic is None or (topic == self._partition.topic and message.partition() == self._partition.partition)
+
     def _skips_deleted(self, error: KafkaError, answer: Future[Watermarks], timeout_s: float) -> bool:
         """Continue at the first offset if retention has deleted ours; return False if no broker has answered yet."""
         try:
@@ -128,7 +194,7 @@ class KafkaLogReader:
         except TimeoutError:
             return False
         if self._next >= low:
-            raise_read_error(self._partition, error, self._next, self._group_id, is_member=False)
+            raise_read_error(self._partition, error, self._next, self._clients.group_id, is_member=False)
         self.seek(low)
         return True
 
@@ -149,8 +215,13 @@ class KafkaLogReader:
                 self._is_visible = True
 
     def close(self) -> None:
-        """Release the client."""
-        self._consumer.close()
+        """Release the client; where it read well, the next reader has it."""
+        if not self._topic.done():
+            return  # the question holds the client, and closes it at its end
+        if self._is_visible and self._refused is None:
+            self._clients.give_back(self._consumer, committed=self._committed)
+        else:
+            self._consumer.close()
 
 
 class KafkaLogFollower:
