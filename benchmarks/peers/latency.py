@@ -32,6 +32,12 @@ LATENCY_S = 20.0
 WARM_S = 8.0
 """The first seconds of a run do not count: the program has just started."""
 
+_LINGER_MS = 2
+_RUN_RECORDS = RATE * _LINGER_MS // 1000
+"""Records in a row that are of one stream: as many as the sender puts into a request. If each record were for another
+partition than the one before, the sender would make a request for each, and those would cost the broker more than the
+program that is measured."""
+
 _LABEL_DELAY_S = 0.1
 _LIMIT_S = 120.0
 _POLL_S = 0.02
@@ -158,10 +164,11 @@ class _CpuMeter:
 
 def _send_at_rate(servers: str, watched: Watched, seen: dict[str, float], meter: _CpuMeter) -> dict[str, float]:
     """Send examples at a steady rate, and their labels a little later; return when what is answered was sent, by id."""
-    with closing(KafkaSender(servers, {"linger.ms": "2"})) as sender:
+    with closing(KafkaSender(servers, {"linger.ms": str(_LINGER_MS)})) as sender:
         stream = fraud(int(RATE * LATENCY_S))
         ids = [f"e{number}" for number in range(len(stream.labels))]
-        streams = [watched.streams[number % len(watched.streams)] for number in range(len(ids))]
+        names = watched.streams
+        streams = [names[number // _RUN_RECORDS % len(names)] for number in range(len(ids))]
         values = [encode_examples(streams[n], [ids[n]], stream.examples[n : n + 1])[0] for n in range(len(ids))]
         _await_probe(sender, watched, seen, encode_examples(streams[0], [_PROBE], stream.examples[:1])[0])
         sent: dict[str, float] = {}

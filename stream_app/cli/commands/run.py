@@ -14,6 +14,7 @@ import click
 
 from stream_app import __version__, log_lines
 from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.machine_memory import return_freed_memory
 from stream_app.cli.process import end_process, exit_status_of, importing, log_as_json
 from stream_app.cli.restart import ProcessRestarts, restart_process
 from stream_app.config import load
@@ -44,6 +45,7 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
 def _run(
     path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], *, was_fenced: bool, adopts: bool
 ) -> None:
+    return_freed_memory()
     with importing():
         from stream_app.cli.start import run_worker  # noqa: PLC0415  (Numba takes a second; --help should not)
 
