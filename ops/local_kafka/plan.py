@@ -73,7 +73,6 @@ def broker_properties(plan: ClusterPlan, broker: BrokerPorts, data: PurePath) ->
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": data,
-        "auto.create.topics.enable": "false",
         "num.partitions": 1,
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,

@@ -1,13 +1,15 @@
 """The other ports: sending, reading a log from any offset, asking for topics and creating them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 
 from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.kafka import timeouts
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.questions import KeptRecords, Question, Retention
-from stream_app.errors import DeliveryError, ErrorCode, StateError, TopicError
+from stream_app.errors import ArebaError, DeliveryError, ErrorCode, StateError, TopicError
 from tests.contract.backends import (
     DEADLINE_S,
     START_MS,
@@ -193,6 +195,28 @@ def test_a_cluster_knows_first_and_last_offset(backend: Backend, topic: Callable
     sender.flush(DEADLINE_S)
     backend.delete_before(place, 4)
     assert cluster.watermarks(place) == (4, 10)
+
+
+def test_questions_about_a_deleted_topic_do_not_create_it(
+    backend: Backend, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers create a topic that a client asks for, by default, with one partition: the application would be another.
+
+    A worker asks about its topics while somebody deletes them, to begin again.
+    """
+    monkeypatch.setattr(timeouts, "REQUEST_S", 1.0)
+    cluster, place = backend.cluster(), TopicPartition(f"{prefix}deleted", 0)
+    questions: Sequence[Callable[[], object]] = (
+        lambda: cluster.watermarks(place),
+        lambda: cluster.ends([place]),
+        lambda: cluster.committed("a-group", [place]),
+        lambda: cluster.delete_records(place, 0),
+        lambda: cluster.reader(place).poll(1, 3.0),
+    )
+    for ask in questions:
+        with suppress(ArebaError):
+            ask()
+    assert not cluster.topics([place.topic])
 
 
 def test_records_below_an_offset_are_deleted(backend: Backend, topic: Callable[..., str]) -> None:
