@@ -43,8 +43,9 @@ _CATCH_UP_S = 30.0
 
 POLL_S = 0.1
 
-TOPICS_CHECKED_S = 5.0
-"""Time between two questions whether all topics still exist: a client does not report soon that one was deleted."""
+TOPICS_CHECKED_S = 30.0
+"""Time between two questions whether all topics still exist: a client does not report soon that one was deleted. As for
+the worker's own (`worker/retention/topic_watch.py`), the memory of each answer is never freed."""
 
 
 class Watcher:

@@ -120,6 +120,7 @@ class KafkaLogReader:
         self._topic = start_call(partial(self._consumer.list_topics, partition.topic, timeouts.REQUEST_S))
         self._next = 0
         self._is_assigned = False
+        self._is_closed = False
         self._refused: tuple[KafkaError, Future[Watermarks]] | None = None  # may have been deleted; where it begins
         self._is_visible = False  # the broker has answered about the partition
         self._asked: Future[Watermarks] | None = None  # whether the broker lets us see it
@@ -139,10 +140,9 @@ class KafkaLogReader:
             OffsetGoneError: The offset is larger than the end of the partition.
             TopicError: The broker refuses.
             UnknownOutcomeError: The broker refused the offset, and none says in time where the partition begins.
+            ValueError: The reader is closed: another reader may have its client.
         """
-        if self._refused is not None and not self._skips_deleted(*self._refused, timeout_s):
-            return None
-        if not self._is_assigned and not self._assigns(timeout_s):
+        if not self._is_fetching(timeout_s):
             return None
         messages = [message for message in drain(self._consumer, max_records, timeout_s) if self._is_own(message)]
         if not messages:
@@ -170,8 +170,14 @@ class KafkaLogReader:
         self._next = max(after_records, end)
         return Fetched(self._partition, records, at_end=end >= after_records, position=self._next)
 
-    def _assigns(self, timeout_s: float) -> bool:
-        """Begin to fetch at our offset; return False if no broker has answered about the topic yet."""
+    def _is_fetching(self, timeout_s: float) -> bool:
+        """Begin to fetch at our offset unless we do; return False if a question must be answered before."""
+        if self._is_closed:
+            raise ValueError(f"the reader of {self._partition.topic}[{self._partition.partition}] is closed")
+        if self._refused is not None and not self._skips_deleted(*self._refused, timeout_s):
+            return False
+        if self._is_assigned:
+            return True
         try:
             self._topic.result(timeout_s)
         except TimeoutError:
@@ -215,7 +221,10 @@ class KafkaLogReader:
                 self._is_visible = True
 
     def close(self) -> None:
-        """Release the client; where it read well, the next reader has it."""
+        """Release the client, once; where it read well, the next reader has it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if not self._topic.done():
             return  # the question holds the client, and closes it at its end
         if self._is_visible and self._refused is None:
