@@ -29,6 +29,9 @@ LOGGER = logging.getLogger("areba.kafka")
 _OTHER_CLUSTER = "CLUSTERID"
 """The facility of the line in which librdkafka says that a broker belongs to another cluster than the client knows."""
 
+_PARTITION_COUNT = "PARTCNT"
+"""The facility of the line in which librdkafka says that the number of a topic's partitions has changed."""
+
 READER_GROUP = "areba/log-reader"
 """The group id of readers that belong to no application. They join no group, but a client asks for the coordinator of
 its group all the same."""
@@ -111,7 +114,8 @@ class _ClientLogger:
     """Passes librdkafka's log lines on; lines that need no attention get level DEBUG.
 
     `Outages` reports broken connections, of which the client writes a line every second. Retries of the client are
-    ordinary: each start of a worker whose former transaction is just being ended has a few.
+    ordinary: each start of a worker whose former transaction is just being ended has a few. So is a topic with more
+    partitions than before: `areba repartition` makes them, and a worker reports others itself.
     """
 
     def __init__(self, outages: Outages) -> None:
@@ -125,7 +129,7 @@ class _ClientLogger:
         """Pass a line on."""
         is_effect = self._outages.is_suspected and facility != _OTHER_CLUSTER
         is_about_connection = is_effect or facility in {"FAIL", "ERROR"}
-        is_quiet = is_about_connection or text.endswith(_RETRIED)
+        is_quiet = is_about_connection or facility == _PARTITION_COUNT or text.endswith(_RETRIED)
         LOGGER.log(logging.DEBUG if is_quiet else level, "%s: %s", facility, text)
 
 
