@@ -9,24 +9,23 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Options of glibc, from its `malloc.h`."""
+_M_MMAP_THRESHOLD = -3
+"""An option of glibc, from its `malloc.h`."""
 
-_TRIM_BYTES, _MMAP_BYTES = 2 << 20, 1 << 20
-"""Free memory at the end of an arena above which it is returned, and the size from which a block is mapped alone."""
+_MMAP_BYTES = 1 << 20
+"""The size from which a block is mapped alone, and returned when it is freed."""
 
 
 def return_freed_memory() -> None:
     """Make glibc return freed memory to the system; with another C library, do nothing.
 
-    By default glibc raises both thresholds when a large block is freed, so that each arena may keep up to 64 MB. The
-    threads of Kafka's clients have an arena each, and a worker whose tasks come and go frees large tables: of 970 MB of
-    such a worker, 550 MB were free. A threshold that is set is not raised (mallopt(3)).
+    By default glibc raises this threshold when a large block is freed, and with it the free memory that each arena may
+    keep, up to 64 MB. The threads of Kafka's clients have an arena each, and a worker whose tasks come and go frees
+    large tables: of 970 MB of such a worker, 550 MB were free. A threshold that is set is not raised (mallopt(3)).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
 def memory_limit_bytes(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUPS) -> tuple[int, str]:

@@ -173,7 +173,8 @@ def test_full_tables_take_a_third_to_all_of_the_bound(header_bytes: int, streams
     arguments = [sys.executable, "-c", FULL, *map(str, (header_bytes, largest, streams, pool))]
     output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
     grown, bound, allocated = map(int, output.split())
-    assert bound / 3 < grown < bound, f"{grown:,} of {bound:,}"
+    kept_free = 1 << 20  # by the C library; the bound counts it with the process
+    assert bound / 3 < grown < bound + kept_free, f"{grown:,} of {bound:,}"
     assert bound / 10 < allocated < grown, f"{allocated:,} allocated"
 
 
