@@ -19,13 +19,18 @@ class KeptTasks:
     def __contains__(self, number: int) -> bool:
         return number in self._tasks
 
-    def keep(self, task: OwnedTask) -> None:
+    def keep(self, task: OwnedTask, *, is_readable: bool) -> None:
         """Keep a task if its state is what it last committed; close it otherwise.
 
         While a snapshot is being written, another owner may write the same chunks to the changelog, so such a task is
-        not kept.
+        not kept. A task whose writes cannot be read is not kept either: what hangs may be aborted before the task
+        comes back, and nothing shows that later, so only a restore finds and repairs it.
+
+        Args:
+            task: The task.
+            is_readable: Whether everything that the task has written could be read at the last look.
         """
-        if task.state is not TaskState.LIVE or task.is_saving:
+        if task.state is not TaskState.LIVE or task.is_saving or not is_readable:
             task.close()
             return
         self._tasks[task.number] = task

@@ -26,9 +26,6 @@ from stream_app.worker.round_transaction import logs_of
 from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
 
-_KEPT_S = 1.0
-"""Longest wait until the partitions of a task that came back can be read: markers are written within milliseconds."""
-
 
 class OwnedTasks:
     """The tasks of one worker, from their assignment until they are revoked.
@@ -63,7 +60,6 @@ class OwnedTasks:
         self._writer = Writer(config.transactional_id, adopts)
         self._tasks: dict[int, OwnedTask] = {}
         self._kept = KeptTasks()
-        self._kept_until_s = 0.0
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
         self._generation = 0
         self._was_too_large = False  # a topic has refused a record, and its limit was not read since
@@ -97,7 +93,6 @@ class OwnedTasks:
         self.new = list(numbers)
         self.topic_watch.expire()  # the group also assigns when an input has grown
         self._kept.close_others(numbers)
-        self._kept_until_s = self._ports.clock.monotonic_s() + _KEPT_S
         self._hanging.assigned()
         for number in numbers:
             if number in self._kept:  # somebody may have owned it meanwhile, and have a transaction open
@@ -112,7 +107,7 @@ class OwnedTasks:
             task = self._remove(number)
             if task is not None:
                 self.inputs.forget(task)
-                self._kept.keep(task)
+                self._kept.keep(task, is_readable=not self._watch.unread_ends(number))
         self._hanging.revoked()
 
     @property
@@ -147,9 +142,6 @@ class OwnedTasks:
 
     def continue_kept(self) -> None:
         """Continue the tasks that come back as they were; the others are new tasks like any other."""
-        if self._ports.clock.monotonic_s() >= self._kept_until_s:
-            # What hangs may be our own last commit. It is ended by an abort, so only a restore can repair it.
-            self._kept.close_others(())
         for number in [number for number in self.new if number in self._kept and not self._hanging.is_open(number)]:
             task = self._kept.take(number, self._hanging.progress_end(number))
             if task is None:

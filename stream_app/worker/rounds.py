@@ -351,3 +351,11 @@ class Rounds:
             for part in writing:
                 self._advance(part)
             written_s = self._ports.clock.monotonic_s()
+
+    def wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
+        """Wait until everything that these tasks have written can be read, or until its markers seem to be lost."""
+        until_s = self._ports.clock.monotonic_s() + _MARKER_TIMEOUT_S
+        while any(self._watch.unread_ends(task.number) for task in tasks) and not self._ports.is_cut_off():
+            if self._ports.clock.monotonic_s() >= until_s:
+                return
+            self._watch.wait_for_readers(tasks)

@@ -278,7 +278,9 @@ class Worker:
         # the end of the worker, `run` has saved all tasks already, or an error says that we may write nothing more.
         if not self._is_closing and self._lost is None:
             try:
-                self._rounds.save([task for task in self.tasks if task.number in numbers])
+                tasks = [task for task in self.tasks if task.number in numbers]
+                if self._rounds.save(tasks):
+                    self._rounds.wait_for_readers(tasks)  # only then a task that comes back continues as it is
             except (FencedError, UnknownOutcomeError) as error:  # raised after the poll, where errors are handled
                 self._lost = error
         self._owned.revoked(numbers)

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Hashable, Sequence
 
+import pytest
+
 from stream_app.backends.base import TopicPartition
+from stream_app.errors import FencedError
+from stream_app.lost_markers.sweeps import sweep
 from stream_app.task_state import TaskState
+from stream_app.worker.worker import Worker
 from tests.support.changelog import EVERY, is_idle, manifest_at, snapshots_of
 from tests.support.lost_markers import MarkerLosingBroker
 from tests.support.world import PARTITIONS, World, all_at, make_config, started, take_turns, undisturbed_outputs
@@ -23,6 +28,17 @@ def _losing(is_chosen: Callable[[TopicPartition], bool]) -> Callable[[str, Seque
 
 def _losing_nothing(*_: object) -> set[Hashable]:
     return set()
+
+
+def _live(world: World, *members: Worker) -> Callable[[], bool]:
+    """Return the condition that the workers have both tasks and process them; time passes while it is checked."""
+
+    def is_true() -> bool:
+        world.clock.advance(0.2)
+        live = [task.number for member in members for task in member.tasks if task.state is TaskState.LIVE]
+        return sorted(live) == [0, 1]
+
+    return is_true
 
 
 def test_a_snapshot_whose_name_was_lost_is_loaded_after_the_repair() -> None:
@@ -82,11 +98,32 @@ def test_a_task_that_comes_back_repairs_what_hangs() -> None:
     take_turns(one, until=lambda: not one.tasks)
     is_cut_off = False
 
-    def share() -> bool:
-        world.clock.advance(0.2)
-        live = [task.number for member in (one, two) for task in member.tasks if task.state is TaskState.LIVE]
-        return sorted(live) == [0, 1]
-
-    take_turns(one, two, until=share)
+    take_turns(one, two, until=_live(world, one, two))
     assert [task.number for task in one.tasks] == [0]
+    assert world.outputs() == undisturbed_outputs(5)
+
+
+def test_a_task_that_comes_back_is_not_continued_after_a_newer_process_ended_what_hangs() -> None:
+    """A newer process of the same name aborts what hangs: nothing shows then that a commit of the task was lost."""
+    world = World(broker_type=MarkerLosingBroker)
+    broker = world.broker
+    assert isinstance(broker, MarkerLosingBroker)
+    is_cut_off = False
+    world.send(5)
+    one = started(world.worker(is_cut_off=lambda: is_cut_off))
+    outcomes = TopicPartition(world.config.topics.outcomes, 0)
+    broker.loses_commit_markers = _losing(lambda place: place == outcomes)
+    take_turns(one, until=all_at(one, 5))
+    broker.loses_commit_markers = _losing_nothing
+    two = started(world.worker(make_config(application={"instance": "two"}), joins=True))
+    is_cut_off = True  # so the revocation saves nothing, and waits for no marker
+    take_turns(one, until=lambda: not one.tasks)
+    is_cut_off = False
+    newer = world.open_transaction(world.config.transactional_id)
+    sweep(newer, world.config.transactional_id, [outcomes])
+    newer.close()
+    with pytest.raises(FencedError):
+        take_turns(one, two, until=_live(world, one, two))
+    again = started(world.worker())
+    take_turns(again, until=_live(world, again))
     assert world.outputs() == undisturbed_outputs(5)
