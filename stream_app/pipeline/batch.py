@@ -182,8 +182,9 @@ def open_batch(
 
 def _refuse_wrong_keys(decoded: Decoded, keys: BinaryColumn, known: NameList) -> None:
     """Mark records whose key is not the name of their stream as malformed: the key decides the partition."""
-    new = NameList(decoded.stream_names).table()
-    _compare_keys(keys.arrays, _Named(decoded.streams, decoded.kinds, decoded.reasons), known.table(), new)
+    table = known.table()
+    new = NameList(decoded.stream_names).table() if decoded.stream_names else table
+    _compare_keys(keys.arrays, _Named(decoded.streams, decoded.kinds, decoded.reasons), table, new)
 
 
 class _Named(NamedTuple):
@@ -216,11 +217,18 @@ def _compare_keys(keys: CellArrays, named: _Named, known: NameTable, new: NameTa
 
 def _sizes_of(records: RawRecords) -> Longs:
     """Return int64 `[n]`, the bytes of each record as a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
-    sizes: Longs = np.maximum(records.values.lengths, 0) + np.maximum(records.keys.lengths, 0)
-    sizes += DEAD_LETTER_BYTES
+    sizes = np.empty(len(records), np.int64)
+    _add_lengths(records.keys.lengths, records.values.lengths, sizes)
     for row, headers in records.headers.items():
         sizes[row] += headers_bytes(headers)
     return sizes
+
+
+@compiled_without_refcounts
+def _add_lengths(keys: Longs, values: Longs, sizes: Longs) -> None:
+    """Fill the bytes of records without headers as dead letters."""
+    for row in range(len(sizes)):
+        sizes[row] = max(keys[row], 0) + max(values[row], 0) + DEAD_LETTER_BYTES
 
 
 def size_of(record: OriginalRecord) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from stream_app.arrays import Integers, Longs
 from stream_app.config import JoinSettings
+from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.pipeline.steps.routed import Judged, Routed
 from stream_app.record_columns import BinaryColumn, MetricRows, OutputRecords, Rows, event_time_ms, log_time_ms
@@ -311,8 +312,17 @@ def _position(row: tuple[int, object]) -> int:
 def _keys(names: Names, streams: Integers) -> BinaryColumn:
     """Return the names of these streams; all cells share the bytes of the names."""
     table = names.streams.table()
-    starts = table.ends[streams]
-    return BinaryColumn(table.bytes, starts, table.ends[streams + 1] - starts)
+    starts, lengths = np.empty(len(streams), np.int64), np.empty(len(streams), np.int64)
+    _find_names(table.ends, streams, starts, lengths)
+    return BinaryColumn(table.bytes, starts, lengths)
+
+
+@compiled_without_refcounts
+def _find_names(ends: Longs, streams: Integers, starts: Longs, lengths: Longs) -> None:
+    """Fill where the name of each stream begins, and its length."""
+    for row in range(len(streams)):
+        starts[row] = ends[streams[row]]
+        lengths[row] = ends[streams[row] + 1] - starts[row]
 
 
 def _fields(record: OriginalRecord) -> Fields:

@@ -127,7 +127,8 @@ class Streams:
     def expected_counts(self) -> Integers:
         """int32 `[streams]`, a copy: as `dimensions`, but `COLUMNS` where examples have values by column."""
         counts = self.dimensions
-        counts[list(self._preparations)] = COLUMNS
+        if self._preparations:
+            counts[list(self._preparations)] = COLUMNS
         return counts
 
     @property
@@ -326,7 +327,7 @@ class Streams:
         out, learners = output_of(segments, closings), self._learners[which]
         answers = answers_of(learners.shape[1], len(out.codes), len(out.reports))
         join_and_learn(batch.merged, segments, np.ascontiguousarray(learners[:, :, DESCRIPTOR]), out, answers)
-        for segment, k in np.argwhere(learners[:, :, INTERPRETED]).tolist():
+        for segment, k in zip(*learners[:, :, INTERPRETED].nonzero(), strict=True):
             learn_interpreted(self._streams[which[segment]], k, segment, out, answers)
         if self._settings.join.corrections == "correct":
             keep_answers(segments, out)

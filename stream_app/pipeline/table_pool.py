@@ -170,7 +170,8 @@ class TablePool:
             must be levelled then.
         """
         counted = streams >= 0
-        counted[[position for position, _ in batch.marks()]] = False
+        for position, _ in batch.marks():
+            counted[position] = False
         before, records = self._streams.arrivals, int(np.count_nonzero(counted))
         start = 0
         if self._ahead(batch) is not None:

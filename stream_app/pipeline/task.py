@@ -22,7 +22,7 @@ from stream_app.pipeline.model_digests import digests_of
 from stream_app.pipeline.outputs import Collector, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
 from stream_app.pipeline.steps.prepare import prepare
-from stream_app.pipeline.steps.routed import Routed, judged, route_records, stopped_until
+from stream_app.pipeline.steps.routed import Routed, count_by_stream, judged, route_records, stopped_until
 from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import StreamState, load_stream
@@ -242,8 +242,8 @@ class Task:
                 self._streams.collect(batch, result, collector)
             if level_at is not None:
                 self._changed.update(self.pool.level(batch, level_at, collector))
-        records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
-        self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
+        records = count_by_stream(streams, len(self._streams))
+        self._changed.update(map(self._streams.names.__getitem__, records.nonzero()[0].tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
         form = OutputForm(
             self.wire_format, self._topics, self._number, self.settings.join, self.settings.dead_letter_bytes
@@ -345,7 +345,7 @@ class Task:
         dimensions = known.copy()
         max_features = self.settings.limits.max_features
         streams, reasons = route_records(batch, (one, two), opened, stopped, dimensions, max_features)
-        for stream in np.flatnonzero(dimensions != known).tolist():
+        for stream in (dimensions != known).nonzero()[0].tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
         if self.partitions:
             for position in np.flatnonzero(reasons == int(Reason.UNKNOWN_STREAM)).tolist():
@@ -359,7 +359,7 @@ class Task:
             self._streams.names,
             self._streams.costs if self._streams.has_costs else None,
         )
-        for position in np.flatnonzero(reasons).tolist():
+        for position in reasons.nonzero()[0].tolist():
             collector.bury(position, Reason(int(reasons[position])), detail=details.get(position, ""))
         configured = self.settings.streams.keys()
         pair = judged(batch, reasons, stopped, (one, two), number_of, configured, self.stopped)

@@ -19,7 +19,7 @@ The other fields of a mark are not checked. Later stages check timestamps, wheth
 its stream, and the values of columns: a row has only their place, since what they mean depends on the stream.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -68,8 +68,10 @@ class DecodeLimits:
 DATA = int(Kind.DATA)
 MARK = int(Kind.MARK)
 TOMBSTONE = int(Kind.TOMBSTONE)
+MALFORMED = int(Kind.MALFORMED)
 EXAMPLES = int(Side.EXAMPLES)
 
+TOO_LARGE = int(Reason.TOO_LARGE)
 UNDECODABLE = int(Reason.UNDECODABLE)
 WRONG_SCHEMA = int(Reason.WRONG_SCHEMA)
 WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
@@ -79,6 +81,8 @@ BAD_LABEL = int(Reason.BAD_LABEL)
 
 Bits: TypeAlias = NDArray[np.uint32]
 """Float32 values as their bits."""
+
+_NO_MARKS: Mapping[int, Mark] = MappingProxyType({})
 
 _EXPONENT = np.uint32(0x7F800000)
 """The exponent bits of a float32; all are set in NaN and the infinities only."""
@@ -99,9 +103,8 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
     """
     cells = binary_column(values)
     n = len(cells)
-    reasons = np.zeros(n, np.uint8)
-    reasons[cells.lengths > limits.max_record_bytes] = Reason.TOO_LARGE
-    kinds = np.where(cells.lengths < 0, np.uint8(Kind.TOMBSTONE), np.uint8(Kind.MALFORMED))
+    kinds, reasons = np.empty(n, np.uint8), np.empty(n, np.uint8)
+    _check_sizes(cells.lengths, limits.max_record_bytes, kinds, reasons)
     form = limits.wire_format
     if form.json is not None:
         from stream_app.serialization.json_batch import avro_values  # noqa: PLC0415  (needs the extra `json`)
@@ -109,24 +112,24 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         cells, form = avro_values(cells, side, reasons, form), single_object()
     elif form.writers[side]:
         cells, form = own_values(cells, side, reasons, form)
-    bounded = np.maximum(cells.lengths, 0)[reasons == 0]  # a feature in JSON may take fewer bytes than in Avro
-    features = np.empty(int(bounded.sum()) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
+    most = _readable_bytes(cells.lengths, reasons) // avro.FLOAT_BYTES  # now, because JSON may be shorter than Avro
+    features = np.empty(most if side is Side.EXAMPLES else 0, np.float32)
     columns = _Columns(
         kinds=kinds,
         reasons=reasons,
-        streams=np.full(n, -1, np.int32),
+        streams=np.empty(n, np.int32),
         ids=np.zeros((n, ID_WORDS), np.uint64),
         features=features.view(np.uint32),
         feature_starts=np.zeros(n, np.int64),
         feature_counts=np.zeros(n, np.int32),
-        value_starts=np.full(n, -1, np.int64),
-        labels=np.full(n, -1, np.int8),
+        value_starts=np.empty(n, np.int64),
+        labels=np.empty(n, np.int8),
         revisions=np.zeros(n, np.int64),
     )
-    new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
+    new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.empty(2 << n.bit_length(), np.int32))
     expected = _Expected(int(side), limits.max_features, form.tables[side])
     known = NameList() if known is None else known
-    distinct, total = _decode_rows(cells.arrays, expected, known.table(), new, columns)
+    distinct, total, marks = _decode_rows(cells.arrays, expected, known.table(), new, columns)
     return Decoded(
         kinds=columns.kinds,
         reasons=reasons,
@@ -140,7 +143,7 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         value_starts=columns.value_starts,
         labels=columns.labels,
         revisions=columns.revisions,
-        marks=_marks(cells, columns.kinds, form),
+        marks=_marks(cells, columns.kinds, form) if marks else _NO_MARKS,
         cells=cells,
     )
 
@@ -148,11 +151,29 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
 def _marks(values: BinaryColumn, kinds: Bytes, wire_format: WireFormat) -> MappingProxyType[int, Mark]:
     """Return the control records by row, which are few and have passed the checks."""
     marks = {}
-    for row in np.flatnonzero(kinds == Kind.MARK).tolist():
+    for row in np.flatnonzero(kinds == MARK).tolist():
         mark = decode_one(values[row] or b"", wire_format)
         assert isinstance(mark, Mark)  # noqa: S101  (shows the type checker what `kinds` says)
         marks[row] = mark
     return MappingProxyType(marks)
+
+
+@compiled_without_refcounts
+def _check_sizes(lengths: Longs, max_record_bytes: int, kinds: Bytes, reasons: Bytes) -> None:
+    """Fill kinds and reasons as far as the length of a value decides them; no other value is well-formed yet."""
+    for row in range(len(lengths)):
+        kinds[row] = TOMBSTONE if lengths[row] < 0 else MALFORMED
+        reasons[row] = TOO_LARGE if lengths[row] > max_record_bytes else 0
+
+
+@compiled_without_refcounts
+def _readable_bytes(lengths: Longs, reasons: Bytes) -> int:
+    """Return the bytes of all values that have no fault so far."""
+    total = 0
+    for row in range(len(lengths)):
+        if reasons[row] == 0:
+            total += max(lengths[row], 0)
+    return int(total)
 
 
 @inlined_without_refcounts
@@ -264,7 +285,10 @@ class _Expected(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """The columns of `Decoded`, to be filled; `features` as bits, with room for all features of the batch."""
+    """The columns of `Decoded`, to be filled; `features` as bits, with room for all features of the batch.
+
+    Ids, starts and counts of features, and revisions are zeros before.
+    """
 
     kinds: Bytes
     reasons: Bytes
@@ -281,16 +305,18 @@ class _Columns(NamedTuple):
 @compiled_without_refcounts
 def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
     cells: CellArrays, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Fill the columns; tombstones and rows that have a reason already are left alone.
 
     Returns:
-        The number of new streams, and the number of features of all examples.
+        The number of new streams, the number of features of all examples, and the number of control records.
     """
-    distinct, used = 0, 0
+    distinct, used, marks = 0, 0, 0
+    new.slots[:] = -1
     stream, stream_start, stream_length = -1, 0, -1  # of the last row whose stream was read
     buffer = cells.buffer
     for row in range(len(cells.starts)):
+        columns.streams[row], columns.value_starts[row], columns.labels[row] = -1, -1, -1
         position = cells.starts[row]
         end = position + cells.lengths[row]
         if columns.reasons[row] != 0 or columns.kinds[row] == TOMBSTONE:
@@ -343,6 +369,7 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
             columns.reasons[row] = reason
             continue
         columns.kinds[row] = kind
+        marks += kind == MARK
         if kind == DATA:
             _copy_id(buffer, id_start, id_end, columns.ids, row)
             columns.labels[row] = label
@@ -351,4 +378,4 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
             columns.feature_counts[row] = count
             columns.value_starts[row] = values
             used += max(count, 0)
-    return distinct, used
+    return distinct, used, marks

@@ -86,16 +86,6 @@ def _header(wire_format: WireFormat | None, record: type[avro.Record]) -> bytes:
     return (wire_format or single_object()).header(record)
 
 
-def _column(out: Bytes, ends: Longs) -> BinaryColumn:
-    """Return the values that compiled code has written into a buffer, in a buffer of their size."""
-    total = int(ends[-1]) if len(ends) else 0
-    buffer = np.zeros(total + PADDING_BYTES, np.uint8)
-    buffer[:total] = out[:total]
-    starts = np.zeros(len(ends), np.int64)
-    starts[1:] = ends[:-1]
-    return BinaryColumn(buffer, starts, ends - starts)
-
-
 def _sliced(out: Bytes, ends: Longs) -> list[bytes]:
     """Return the values that compiled code has written into a buffer, as producers send them one by one."""
     stops = ends.tolist()
@@ -133,12 +123,13 @@ class _Encoder(NamedTuple):
     """A compiled function that writes rows, and how much room it needs.
 
     Attributes:
-        write: Takes buffer, ends, names of streams and learners, the rows, their bytes, and the windows of metrics.
+        write: Takes buffer, starts and lengths, names of streams and learners, the rows, their bytes, and the windows
+            of metrics; returns the end of the last value.
         row_bytes: The most bytes of a row without its names and windows.
         window_bytes: The most bytes of a window of metrics.
     """
 
-    write: Callable[..., None]
+    write: Callable[..., int]
     row_bytes: int
     window_bytes: int
 
@@ -165,12 +156,13 @@ def _encoder(name: str, row_type: np.dtype[np.void]) -> _Encoder:
         row_bytes, window_bytes = row_bytes + MAX_VARINT_BYTES + 1, sum(map(_most_bytes, parts))
     body = "\n".join(f"        {line}" for line in lines)
     source = f"""
-def encode_{name}(out, ends, stream_names, learner_names, rows, raw, windows):
+def encode_{name}(out, starts, lengths, stream_names, learner_names, rows, raw, windows):
     position = 0
     for row in range(len(rows)):
-        cells = rows[row]
+        cells, starts[row] = rows[row], position
 {body}
-        ends[row] = position
+        lengths[row] = position - starts[row]
+    return position
 """
     made = globals() | {"NO_INTEGER": NO_INTEGER, "NO_LONG": NO_LONG}
     exec(compile(source, __file__, "exec"), made)  # noqa: S102  (the text is made here, from schemas of this package)
@@ -227,10 +219,12 @@ def _encoded(
     streams, learners = names.streams.written(_header(wire_format, record)), names.learners.written()
     most = streams.longest + learners.longest + encoder.row_bytes + windows.shape[1] * encoder.window_bytes
     out = np.empty(len(rows) * most, np.uint8)
-    ends = np.empty(len(rows), np.int64)
+    starts, lengths = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     raw = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
-    encoder.write(out, ends, streams, learners, rows, raw, windows)
-    return _column(out, ends)
+    end = encoder.write(out, starts, lengths, streams, learners, rows, raw, windows)
+    buffer = np.zeros(end + PADDING_BYTES, np.uint8)  # `out` has room for longer values
+    buffer[:end] = out[:end]
+    return BinaryColumn(buffer, starts, lengths)
 
 
 def encode_examples(

@@ -135,12 +135,18 @@ class Texts(NamedTuple):
 
 
 class _Joined:
-    """A growing list of texts, one after the other; the room doubles, so that adding a text costs only its bytes."""
+    """A growing list of texts, one after the other; the room doubles, so that adding a text costs only its bytes.
+
+    Attributes:
+        count: The number of texts.
+        texts: All texts so far.
+    """
 
     def __init__(self) -> None:
-        self.count = self._longest = 0
+        self.count = 0
         self._bytes = np.empty(0, np.uint8)
         self._ends = np.zeros(1, np.int64)
+        self.texts = Texts(self._bytes, self._ends, 0)
 
     def extend(self, texts: Sequence[bytes]) -> None:
         """Add texts."""
@@ -154,11 +160,9 @@ class _Joined:
             self._bytes = np.resize(self._bytes, max(2 * len(self._bytes), first + len(joined)))
         self._bytes[first : first + len(joined)] = joined
         self._ends[self.count + 1 : count + 1] = first + np.cumsum([len(text) for text in texts])
-        self.count, self._longest = count, max(self._longest, *map(len, texts))
-
-    def texts(self) -> Texts:
-        """Return all texts so far."""
-        return Texts(self._bytes[: self._ends[self.count]], self._ends[: self.count + 1], self._longest)
+        longest = max(self.texts.longest, *map(len, texts))
+        self.count = count
+        self.texts = Texts(self._bytes[: self._ends[count]], self._ends[: count + 1], longest)
 
 
 class NameList(Sequence[str]):
@@ -205,8 +209,10 @@ class NameList(Sequence[str]):
     def written(self, prefix: bytes = b"") -> Texts:
         """Return all names as Avro strings, each after the prefix."""
         joined = self._written.setdefault(prefix, _Joined())
-        joined.extend([prefix + long_bytes(len(raw)).tobytes() + raw for raw in self.encoded[joined.count :].tolist()])
-        return joined.texts()
+        if joined.count < len(self._names):
+            new = self.encoded[joined.count :].tolist()
+            joined.extend([prefix + long_bytes(len(raw)).tobytes() + raw for raw in new])
+        return joined.texts
 
     def table(self) -> NameTable:
         """Return a table of all names, for `decode`."""
@@ -218,7 +224,7 @@ class NameList(Sequence[str]):
                 self._hashes = np.empty(len(slots) // 2, np.uint64)
             else:
                 slots = self._table.slots
-            plain = self._plain.texts()
+            plain = self._plain.texts
             self._table = NameTable(plain.bytes, plain.ends, self._hashes[:count], slots)
             _fill(self._table, known)
         return self._table

@@ -19,6 +19,8 @@ from stream_app.pipeline.preparation.preparation import Preparation
 from stream_app.record_columns import COLUMNS
 from stream_app.records import Kind, Reason, Side
 
+_WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
+
 
 class _Chosen(NamedTuple):
     """The k examples of a batch that are prepared: their positions, their rows, and the streams' columns."""
@@ -113,7 +115,7 @@ def _wrong_forms(batch: InputBatch, reasons: Bytes, having: Collection[str]) -> 
     """Say by position which examples have an array of features instead of values by column, or the reverse."""
     details: dict[int, str] = {}
     decoded = batch.decoded[Side.EXAMPLES]
-    for position in np.flatnonzero(reasons == Reason.WRONG_DIMENSION).tolist():
+    for position in (reasons == _WRONG_DIMENSION).nonzero()[0].tolist():
         row = int(batch.merged.rows[position])
         has_values = decoded.feature_counts[row] == COLUMNS
         if decoded.kinds[row] == Kind.DATA and has_values != (batch.stream_name(position) in having):

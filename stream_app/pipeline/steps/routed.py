@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.arrays import Bytes, Integers, Longs
-from stream_app.jit.compiler import compiled
+from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
 from stream_app.pipeline.batch import InputBatch
 from stream_app.records import Kind, Mark, MarkKind, Reason, Side, stream_of_key
@@ -168,6 +168,16 @@ def _route(
 
 
 @compiled
+def count_by_stream(streams: Integers, count: int) -> Longs:
+    """Return int64 `[count]`, how many positions each of these streams has; arguments as of `group_by_stream`."""
+    records = np.zeros(count, np.int64)
+    for stream in streams:
+        if stream >= 0:
+            records[stream] += 1
+    return records
+
+
+@compiled
 def group_by_stream(streams: Integers, count: int) -> tuple[Integers, Integers, Longs]:
     """Group the positions of a batch by stream, ascending in each; dead letters (-1) are left out.
 
@@ -220,8 +230,10 @@ def stopped_until(
     """
     until = np.zeros(streams, np.int64)
     numbers = {number for name in stopped if (number := number_of(name)) >= 0}
+    if not numbers:
+        return until
     until[list(numbers)] = len(batch.times)
-    for position, mark in batch.marks() if numbers else ():
+    for position, mark in batch.marks():
         number = number_of(mark.stream)
         if mark.kind is MarkKind.RESUME and position < until[number] and number in numbers:
             side, row = batch.merged.sides[position], batch.merged.rows[position]
@@ -260,11 +272,14 @@ def judged(
             number = known + others.setdefault(name, len(others))
         return number
 
+    one, two = batch.decoded
+    malformed = np.empty(len(one.kinds), np.bool_), np.empty(len(two.kinds), np.bool_)
+    counts = np.zeros((2, 2), np.int64)
+    columns = (one.kinds, two.kinds), (one.streams, two.streams), malformed
+    _judge(batch.merged.sides, batch.merged.rows, reasons, _IS_MALFORMED, *columns, counts)
     found = []
-    for side in Side:
+    for side, (tombstones, count) in zip(Side, counts.tolist(), strict=True):
         decoded, raw = batch.decoded[side], batch.raw[side]
-        positions = np.flatnonzero(batch.merged.sides == side)  # rows keep their order
-        malformed = _IS_MALFORMED[reasons[positions]]
         streams = decoded.streams
         if len(decoded.stream_names):
             new = streams >= decoded.known
@@ -274,8 +289,8 @@ def judged(
             ]
             streams = streams.copy()
             streams[new] = np.array(own, np.int32)[streams[new] - decoded.known]
-        nameless = np.flatnonzero(decoded.streams < 0)
-        if len(nameless):
+        if count:
+            nameless = np.flatnonzero(decoded.streams < 0)
             streams = streams.copy()
             has_value = decoded.kinds[nameless] != _TOMBSTONE  # a tombstone says nothing about its producer
             by_key: dict[bytes | None, int] = {}
@@ -284,18 +299,51 @@ def judged(
                 if key not in by_key:
                     by_key[key] = named(stream_of_key(key))
                 streams[row] = by_key[key]
-        if until.any():
+        if stopped and until.any():
+            positions = np.flatnonzero(batch.merged.sides == int(side))  # rows keep their order
             is_known = (streams >= 0) & (streams < known)
             is_stopped = np.zeros(len(streams), np.bool_)
             is_stopped[is_known] = positions[is_known] < until[streams[is_known]]
             streams = np.where(is_stopped, np.int32(-1), streams)
-        found.append((streams, malformed, int(np.count_nonzero(decoded.kinds == _TOMBSTONE))))
-    (one, one_malformed, one_tombstones), (two, two_malformed, two_tombstones) = found
+        found.append((streams, malformed[side], known, tombstones))
     names = tuple(others)
-    return (
-        Judged(one, one_malformed, known, names, one_tombstones),
-        Judged(two, two_malformed, known, names, two_tombstones),
-    )
+    (streams, wrong, known, tombstones), rest = found
+    return Judged(streams, wrong, known, names, tombstones), Judged(*rest[:3], names, rest[3])
+
+
+@compiled_without_refcounts
+def _judge(
+    sides: Bytes,
+    rows: Integers,
+    reasons: Bytes,
+    is_malformed: NDArray[np.bool_],
+    kinds: tuple[Bytes, Bytes],
+    streams: tuple[Integers, Integers],
+    malformed: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    counts: Longs,
+) -> None:
+    """Find the malformed records of both sides, and count their tombstones and the values that name no stream.
+
+    Args:
+        sides: By position, the side of the record.
+        rows: By position, its row on its side.
+        reasons: By position, its `Reason`.
+        is_malformed: By number of a reason, whether the record alone is the cause.
+        kinds: By side, the `Kind` of each row.
+        streams: By side, the stream of each row; -1: its value names no stream.
+        malformed: By side, filled.
+        counts: int64 `[2, 2]`, zeros: by side, increased by the number of tombstones, and of rows without a stream.
+    """
+    for position in range(len(sides)):
+        row, is_wrong = rows[position], is_malformed[reasons[position]]
+        if sides[position] == 0:
+            malformed[0][row] = is_wrong
+            counts[0, 0] += kinds[0][row] == _TOMBSTONE
+            counts[0, 1] += streams[0][row] < 0
+        else:
+            malformed[1][row] = is_wrong
+            counts[1, 0] += kinds[1][row] == _TOMBSTONE
+            counts[1, 1] += streams[1][row] < 0
 
 
 def marks_by_segment(
