@@ -139,7 +139,12 @@ class InputBatch:
 
 
 def open_batch(
-    examples: RawRecords, labels: RawRecords, limits: DecodeLimits, known: NameList, passed: Sequence[str] = ()
+    examples: RawRecords,
+    labels: RawRecords,
+    limits: DecodeLimits,
+    known: NameList,
+    passed: Sequence[str] = (),
+    ends: Longs | None = None,
 ) -> InputBatch:
     """Decode and merge both ranges of a batch.
 
@@ -149,6 +154,7 @@ def open_batch(
         limits: What the decoder accepts.
         known: The names of the streams that the task has.
         passed: The names of the headers that examples pass on.
+        ends: Where the ranges of several batches end, see `merge.merge`.
     """
     decoded = (
         decode(examples.values, Side.EXAMPLES, limits, known),
@@ -156,7 +162,7 @@ def open_batch(
     )
     for raw, side in zip((examples, labels), decoded, strict=True):
         _refuse_wrong_keys(side, raw.keys, known)
-    sides, rows = merge.merge(examples.timestamps, labels.timestamps)
+    sides, rows = merge.merge(examples.timestamps, labels.timestamps, ends)
     sizes = _sizes_of(examples), _sizes_of(labels)
     merged = JoinInput(
         sides=sides,

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stream_app.arrays import Longs
 from stream_app.pipeline.outputs import Outputs
 from stream_app.record_columns import OutputRecords
-from stream_app.records import Header
+
+if TYPE_CHECKING:
+    from stream_app.records import Header
 
 
 def parts_of(outputs: Outputs, ends: Longs) -> Iterator[Outputs]:

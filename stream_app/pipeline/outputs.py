@@ -10,7 +10,7 @@ timestamps, so that retention counts from the moment of writing, whatever time a
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,7 @@ class Outputs:
         dropped_traces: Number of records whose trace context is not valid, so that no output carries it.
         dropped_passed: Number of examples of which a header that the configuration names is not passed on.
         erased: How much each `erase` mark has erased.
+        positions: By topic, int32 `[n]`, ascending: the position of the input record that caused each record.
     """
 
     topics: Mapping[str, OutputRecords]
@@ -60,6 +61,7 @@ class Outputs:
     dropped_traces: int = 0
     dropped_passed: int = 0
     erased: Sequence["Erased"] = ()
+    positions: Mapping[str, Integers] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -158,7 +160,15 @@ def _together(chunks: Sequence[Rows]) -> tuple[Rows, Longs | None]:
     return rows[order], order
 
 
-NOTHING = OutputRecords.of((), (), ())
+class _Encoded(NamedTuple):
+    """The records of one topic, with the position of the input record that caused each of them."""
+
+    records: OutputRecords
+    positions: Integers
+
+
+def _nothing() -> _Encoded:
+    return _Encoded(OutputRecords.of((), (), ()), np.zeros(0, np.int32))
 
 
 def bytes_of(records: OutputRecords) -> int:
@@ -220,14 +230,14 @@ class Collector:
             ConfigurationError: The format has no schema id for an output.
         """
         wire_format = form.wire_format
-        topics = {
+        encoded = {
             "predictions": self._encode_rows(Prediction, self._predictions, names, wire_format),
             "outcomes": self._encode_rows(Outcome, self._outcomes, names, wire_format),
-            "metrics": self._encode_metrics(names, wire_format) if self._metrics else NOTHING,
-            "dead-letters": self._encode_dead(form) if self._dead else NOTHING,
+            "metrics": self._encode_metrics(names, wire_format) if self._metrics else _nothing(),
+            "dead-letters": self._encode_dead(form) if self._dead else _nothing(),
         }
         return Outputs(
-            topics,
+            {topic: one.records for topic, one in encoded.items()},
             routed.judged,
             routed.stopped,
             routed.resumed,
@@ -237,6 +247,7 @@ class Collector:
             self._batch.carried.dropped_traces,
             self._batch.carried.dropped_passed,
             self._erased,
+            {topic: one.positions for topic, one in encoded.items()},
         )
 
     def _count_dead(self, form: OutputForm) -> Sequence[DeadCount]:
@@ -252,9 +263,9 @@ class Collector:
 
     def _encode_rows(
         self, record: type[Prediction | Outcome], chunks: Sequence[Rows], names: Names, wire_format: WireFormat
-    ) -> OutputRecords:
+    ) -> _Encoded:
         if not chunks:
-            return NOTHING
+            return _nothing()
         rows, order = _together(chunks)
         rows["event_time_ms"] = self._batch.times[rows["position"]]
         values = encode_rows(record, rows, names, wire_format)
@@ -267,7 +278,7 @@ class Collector:
             return self._passed
         return {row: self._passed[at] for row, at in enumerate(order.tolist()) if at in self._passed}
 
-    def _encode_metrics(self, names: Names, wire_format: WireFormat) -> OutputRecords:
+    def _encode_metrics(self, names: Names, wire_format: WireFormat) -> _Encoded:
         rows, order = _together([metrics.rows for metrics in self._metrics])
         windows = np.concatenate([metrics.windows for metrics in self._metrics])
         rows["event_time_ms"] = self._batch.times[rows["position"]]
@@ -276,25 +287,26 @@ class Collector:
 
     def _records(
         self, positions: Integers, keys: BinaryColumn, values: BinaryColumn, passed: Mapping[int, Sequence[Header]]
-    ) -> OutputRecords:
+    ) -> _Encoded:
         """Return records with the trace headers of their positions, followed by those that are passed, by row."""
         headers = self._batch.traces(positions)
         if passed:
             rows = headers.keys() | passed.keys()
             headers = {row: [*headers.get(row, ()), *passed.get(row, ())] for row in sorted(rows)}
-        return OutputRecords(keys, values, np.zeros(len(keys), np.int64), headers)
+        return _Encoded(OutputRecords(keys, values, np.zeros(len(keys), np.int64), headers), positions)
 
-    def _encode_dead(self, form: OutputForm) -> OutputRecords:
+    def _encode_dead(self, form: OutputForm) -> _Encoded:
         rows = sorted(self._dead, key=_position)
         letters = [
             fitted(_fields(letter.record), _dead_headers(letter, form), form.dead_letter_bytes) for _, letter in rows
         ]
-        return OutputRecords.of(
+        records = OutputRecords.of(
             [letter.key for letter in letters],
             [letter.value for letter in letters],
             [0] * len(letters),
             {row: letter.headers for row, letter in enumerate(letters)},
         )
+        return _Encoded(records, np.array([position for position, _ in rows], np.int32))
 
 
 def _why(last: DeadLetterRow, delay_ms: int, form: OutputForm) -> str:

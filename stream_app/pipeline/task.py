@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.arrays import Longs
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
@@ -214,13 +215,20 @@ class Task:
 
     # The seven steps -------------------------------------------------------------------------------------------------
 
-    def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
-        """Carry one batch through all seven steps; a worker calls `open` and `run`, and cuts the batch between them."""
-        return self.run(self.open(examples, labels))
+    def step(self, examples: RawRecords, labels: RawRecords, ends: Longs | None = None) -> Outputs:
+        """Carry a batch through all seven steps; a worker calls `open` and `run`, and cuts the batch between them.
 
-    def open(self, examples: RawRecords, labels: RawRecords) -> InputBatch:
+        Args:
+            examples: The range of examples.
+            labels: The range of labels.
+            ends: Where the ranges of several batches end that were processed before, see `merge.merge`: to repeat
+                them at once has the same results, and takes a fraction of the time.
+        """
+        return self.run(self.open(examples, labels, ends))
+
+    def open(self, examples: RawRecords, labels: RawRecords, ends: Longs | None = None) -> InputBatch:
         """Carry one batch through the steps decode and merge; it must be the next to `run`."""
-        return open_batch(examples, labels, self._limits, self._streams.names, self.settings.pass_headers)
+        return open_batch(examples, labels, self._limits, self._streams.names, self.settings.pass_headers, ends)
 
     def run(self, batch: InputBatch) -> Outputs:
         """Carry an opened batch through the other steps: prepare, join, learn, evaluate, encode.
