@@ -4,6 +4,7 @@
 learn, evaluate, encode. The same inputs, settings and state give the same bytes for batches of any size.
 
 May import `learners`, `join`, `snapshot`, `serialization`, `jit` and `config`. Public: `batch`, `degradation`,
-`drift`, `leftovers`, `merge`, `outputs`, `preparation.preparation`, `prequential`, `steps.routed`, `stream`,
-`stream_state`, `task`, `transaction_bounds`, `watched.feature_sizes`, `watched.label_flow`, `watched.table_use`.
+`drift`, `leftovers`, `merge`, `output_parts`, `outputs`, `preparation.preparation`, `prequential`, `steps.routed`,
+`stream`, `stream_state`, `task`, `transaction_bounds`, `watched.feature_sizes`, `watched.label_flow`,
+`watched.table_use`.
 """

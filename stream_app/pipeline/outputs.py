@@ -17,7 +17,6 @@ import numpy as np
 
 from stream_app.arrays import Integers, Longs
 from stream_app.config import JoinSettings
-from stream_app.jit.compiler import compiled_without_refcounts
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.pipeline.steps.routed import Judged, Routed
 from stream_app.record_columns import BinaryColumn, MetricRows, OutputRecords, Rows, event_time_ms, log_time_ms
@@ -160,6 +159,9 @@ def _together(chunks: Sequence[Rows]) -> tuple[Rows, Longs | None]:
     return rows[order], order
 
 
+NOTHING = OutputRecords.of((), (), ())
+
+
 class _Encoded(NamedTuple):
     """The records of one topic, with the position of the input record that caused each of them."""
 
@@ -167,8 +169,7 @@ class _Encoded(NamedTuple):
     positions: Integers
 
 
-def _nothing() -> _Encoded:
-    return _Encoded(OutputRecords.of((), (), ()), np.zeros(0, np.int32))
+_NOTHING = _Encoded(NOTHING, np.zeros(0, np.int32))
 
 
 def bytes_of(records: OutputRecords) -> int:
@@ -233,8 +234,8 @@ class Collector:
         encoded = {
             "predictions": self._encode_rows(Prediction, self._predictions, names, wire_format),
             "outcomes": self._encode_rows(Outcome, self._outcomes, names, wire_format),
-            "metrics": self._encode_metrics(names, wire_format) if self._metrics else _nothing(),
-            "dead-letters": self._encode_dead(form) if self._dead else _nothing(),
+            "metrics": self._encode_metrics(names, wire_format) if self._metrics else _NOTHING,
+            "dead-letters": self._encode_dead(form) if self._dead else _NOTHING,
         }
         return Outputs(
             {topic: one.records for topic, one in encoded.items()},
@@ -265,12 +266,12 @@ class Collector:
         self, record: type[Prediction | Outcome], chunks: Sequence[Rows], names: Names, wire_format: WireFormat
     ) -> _Encoded:
         if not chunks:
-            return _nothing()
+            return _NOTHING
         rows, order = _together(chunks)
         rows["event_time_ms"] = self._batch.times[rows["position"]]
         values = encode_rows(record, rows, names, wire_format)
         passed = self._batch.passed(rows["position"]) if record is Prediction else self._passed_to(order)
-        return self._records(rows["position"], _keys(names, rows["stream"]), values, passed)
+        return self._records(rows["position"], names.streams.column(rows["stream"]), values, passed)
 
     def _passed_to(self, order: Longs | None) -> Mapping[int, Sequence[Header]]:
         """Return the headers that outcomes carry, by row in the order of the output; see `_together`."""
@@ -283,7 +284,7 @@ class Collector:
         windows = np.concatenate([metrics.windows for metrics in self._metrics])
         rows["event_time_ms"] = self._batch.times[rows["position"]]
         values = encode_metrics(MetricRows(rows, windows if order is None else windows[order]), names, wire_format)
-        return self._records(rows["position"], _keys(names, rows["stream"]), values, {})
+        return self._records(rows["position"], names.streams.column(rows["stream"]), values, {})
 
     def _records(
         self, positions: Integers, keys: BinaryColumn, values: BinaryColumn, passed: Mapping[int, Sequence[Header]]
@@ -319,22 +320,6 @@ def _why(last: DeadLetterRow, delay_ms: int, form: OutputForm) -> str:
 
 def _position(row: tuple[int, object]) -> int:
     return row[0]
-
-
-def _keys(names: Names, streams: Integers) -> BinaryColumn:
-    """Return the names of these streams; all cells share the bytes of the names."""
-    table = names.streams.table()
-    starts, lengths = np.empty(len(streams), np.int64), np.empty(len(streams), np.int64)
-    _find_names(table.ends, streams, starts, lengths)
-    return BinaryColumn(table.bytes, starts, lengths)
-
-
-@compiled_without_refcounts
-def _find_names(ends: Longs, streams: Integers, starts: Longs, lengths: Longs) -> None:
-    """Fill where the name of each stream begins, and its length."""
-    for row in range(len(streams)):
-        starts[row] = ends[streams[row]]
-        lengths[row] = ends[streams[row] + 1] - starts[row]
 
 
 def _fields(record: OriginalRecord) -> Fields:

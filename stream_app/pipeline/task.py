@@ -215,7 +215,7 @@ class Task:
 
     # The seven steps -------------------------------------------------------------------------------------------------
 
-    def step(self, examples: RawRecords, labels: RawRecords, ends: Longs | None = None) -> Outputs:
+    def step(self, examples: RawRecords, labels: RawRecords, *, ends: Longs | None = None) -> Outputs:
         """Carry a batch through all seven steps; a worker calls `open` and `run`, and cuts the batch between them.
 
         Args:
@@ -224,9 +224,9 @@ class Task:
             ends: Where the ranges of several batches end that were processed before, see `merge.merge`: to repeat
                 them at once has the same results, and takes a fraction of the time.
         """
-        return self.run(self.open(examples, labels, ends))
+        return self.run(self.open(examples, labels, ends=ends))
 
-    def open(self, examples: RawRecords, labels: RawRecords, ends: Longs | None = None) -> InputBatch:
+    def open(self, examples: RawRecords, labels: RawRecords, *, ends: Longs | None = None) -> InputBatch:
         """Carry one batch through the steps decode and merge; it must be the next to `run`."""
         return open_batch(examples, labels, self._limits, self._streams.names, self.settings.pass_headers, ends)
 

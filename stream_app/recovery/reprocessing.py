@@ -162,7 +162,7 @@ class Reprocessing:
         ends = np.array([batch.rows for batch in batches])
         examples, labels = ends[-1].tolist()
         inputs = state.waiting[0].take(examples), state.waiting[1].take(labels)
-        outputs = state.task.step(*inputs, ends)
+        outputs = state.task.step(*inputs, ends=ends)
         for (commit, progress_offset, _), part in zip(batches, parts_of(outputs, ends), strict=True):
             digest = self._checked_digest(commit, part)
             for topic, sequences in missing.items():

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from stream_app.arrays import Bytes, Integers, Longs, Words
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.record_columns import BinaryColumn
 from stream_app.serialization.avro import long_bytes
 
 
@@ -228,6 +229,21 @@ class NameList(Sequence[str]):
             self._table = NameTable(plain.bytes, plain.ends, self._hashes[:count], slots)
             _fill(self._table, known)
         return self._table
+
+    def column(self, numbers: Integers) -> BinaryColumn:
+        """Return the names with these numbers, which share the bytes of all names."""
+        table = self.table()
+        starts, lengths = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
+        _find(table.ends, numbers, starts, lengths)
+        return BinaryColumn(table.bytes, starts, lengths)
+
+
+@compiled_without_refcounts
+def _find(ends: Longs, numbers: Integers, starts: Longs, lengths: Longs) -> None:
+    """Fill where the text with each number begins, and its length."""
+    for row in range(len(numbers)):
+        starts[row] = ends[numbers[row]]
+        lengths[row] = ends[numbers[row] + 1] - starts[row]
 
 
 class Names(NamedTuple):

@@ -36,6 +36,6 @@ def test_batches_at_once_have_the_outputs_of_each(
         start, end = ends[first], ends[last]
         group = columns(examples[start[0] : end[0]]), columns(labels[start[1] : end[1]])
         own = ends[first + 1 : last + 1] - start
-        found += [part.topics for part in parts_of(again.step(*group, own), own)]
+        found += [part.topics for part in parts_of(again.step(*group, ends=own), own)]
     assert found == expected
     assert again.model_digests() == one.model_digests()

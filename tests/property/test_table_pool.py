@@ -181,8 +181,8 @@ def test_only_the_streams_that_are_named_before_a_batch_change_in_it(bound: int)
     by_stream = cut_at(sorted([*examples, *labels], key=lambda record: (record.stream, record.time_ms)), [])[0]
     task, made_room = Task(PARTITION, chosen, TOPICS), set()
     for first in range(0, 400, 10):
-        one, two = (columns(side[first : first + 10]) for side in by_stream)
-        opened = task.open(one, two)
+        batch = [columns(side[first : first + 10]) for side in by_stream]
+        opened = task.open(*batch)
         named, changing = set(opened.named_streams()), set(task.pool.changing(opened))
         before = {state.name: pack(state.core_state()) for state in task.states()}
         task.run(opened)
