@@ -370,7 +370,7 @@ class Task:
         for position in reasons.nonzero()[0].tolist():
             collector.bury(position, Reason(int(reasons[position])), detail=details.get(position, ""))
         configured = self.settings.streams.keys()
-        pair = judged(batch, reasons, stopped, (one, two), number_of, configured, self.stopped)
+        pair = judged(batch, reasons, stopped, opened, (one, two), number_of, configured, self.stopped)
         numbers = {name: number for name in self.stopped if (number := number_of(name)) >= 0}
         resumed = [name for name, number in numbers.items() if stopped[number] < len(batch.times)]
         for name in resumed:

@@ -1,6 +1,6 @@
 """Where the records of a batch go: their streams, which streams are stopped, and what the breaker counts."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -247,6 +247,7 @@ def judged(
     batch: InputBatch,
     reasons: Bytes,
     until: Longs,
+    opened: Integers,
     numbers: tuple[Integers, Integers],
     number_of: Callable[[str], int],
     configured: Collection[str],
@@ -254,16 +255,21 @@ def judged(
 ) -> tuple[Judged, Judged]:
     """Return what the breaker counts of a batch, by `Side`.
 
+    A record counts for a stream that is not configured from the position on at which the stream exists, and for a
+    stopped stream from the position on at which it continues, wherever batches are cut.
+
     Args:
         batch: The batch.
         reasons: uint8 `[n]`, the `Reason` of each position that is a dead letter, else 0.
         until: The position before which each stream is stopped, see `stopped_until`.
+        opened: The position from which on each stream exists.
         numbers: By `Side`, the task's numbers of the streams that the decoder did not know; -1: unknown.
         number_of: Returns the number of a stream by its name; -1: unknown.
         configured: Names of the configured streams.
         stopped: Names of the stopped streams.
     """
     known = len(until)
+    counted_from = _counted_from(until, opened, (number_of(name) for name in configured))
     others: dict[str, int] = {}
 
     def named(name: str) -> int:
@@ -299,16 +305,26 @@ def judged(
                 if key not in by_key:
                     by_key[key] = named(stream_of_key(key))
                 streams[row] = by_key[key]
-        if stopped and until.any():
+        if counted_from.any():
             positions = np.flatnonzero(batch.merged.sides == int(side))  # rows keep their order
             is_known = (streams >= 0) & (streams < known)
-            is_stopped = np.zeros(len(streams), np.bool_)
-            is_stopped[is_known] = positions[is_known] < until[streams[is_known]]
-            streams = np.where(is_stopped, np.int32(-1), streams)
+            is_early = np.zeros(len(streams), np.bool_)
+            is_early[is_known] = positions[is_known] < counted_from[streams[is_known]]
+            streams = np.where(is_early, np.int32(-1), streams)
         found.append((streams, malformed[side], known, tombstones))
     names = tuple(others)
     (streams, wrong, known, tombstones), rest = found
     return Judged(streams, wrong, known, names, tombstones), Judged(*rest[:3], names, rest[3])
+
+
+def _counted_from(until: Longs, opened: Integers, configured: Iterable[int]) -> Longs:
+    """Return int64 `[streams]`, the position from which on the records of each stream count; see `judged`."""
+    if not opened.any():
+        return until
+    counted_from = np.maximum(until, opened)
+    own = [number for number in configured if number >= 0]
+    counted_from[own] = until[own]
+    return counted_from
 
 
 @compiled_without_refcounts
