@@ -29,7 +29,7 @@ from stream_app.snapshot.stops import Stop
 if TYPE_CHECKING:
     from stream_app.record_columns import OutputRecords
 
-_MAX_RECORDS = 2_000
+MAX_RECORDS = 2_000
 """Input records from which on no further batch is processed at once with those before: some milliseconds of work."""
 
 
@@ -117,7 +117,7 @@ class Reprocessing:
         position.point = CommitPoint(max(act.sequence, position.point.sequence), digest)
 
     def _fetched_batches(self, script: deque[Recorded]) -> Sequence[_Batch]:
-        """Return the next commits whose inputs have been fetched, up to `_MAX_RECORDS` input records together.
+        """Return the next commits whose inputs have been fetched, up to `MAX_RECORDS` input records together.
 
         Raises:
             StateError: The first record of the script is a commit that cannot be processed.
@@ -125,7 +125,7 @@ class Reprocessing:
         found: list[_Batch] = []
         offsets, rows = self._position.offsets, (0, 0)
         for commit, progress_offset in script:
-            if isinstance(commit, Act) or sum(rows) >= _MAX_RECORDS:
+            if isinstance(commit, Act) or sum(rows) >= MAX_RECORDS:
                 break
             problem = self._problem(commit, offsets)
             if problem is not None and not found:

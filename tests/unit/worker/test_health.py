@@ -10,6 +10,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
@@ -19,6 +20,7 @@ from stream_app.jit.compiler import reporting_compiled
 from stream_app.live.live_task import BatchCounts
 from stream_app.lost_markers.open_transactions import HANGS_AFTER_S
 from stream_app.record_columns import OutputRecords
+from stream_app.recovery import reprocessing
 from stream_app.task_state import TaskState
 from stream_app.worker.reports import events, metrics
 from stream_app.worker.reports.health import READY_LIMIT_S
@@ -108,8 +110,9 @@ def _restarted(count: int) -> tuple[World, Worker, Observer]:
     return world, started(world.worker(observer=observer)), observer
 
 
-def test_restoring_is_not_ready() -> None:
+def test_restoring_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of a worker that restores shows how far the restore is."""
+    monkeypatch.setattr(reprocessing, "MAX_RECORDS", 8)
     _, again, observer = _restarted(30)
     with _served(observer) as port:
         take_turns(again, until=lambda: len(again.tasks) == PARTITIONS)
