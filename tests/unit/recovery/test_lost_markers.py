@@ -81,8 +81,8 @@ def test_a_first_commit_that_is_lost_leaves_no_snapshot() -> None:
     assert world.outputs() == undisturbed_outputs(5)
 
 
-def test_a_task_that_comes_back_repairs_what_hangs() -> None:
-    """What hangs is ended by an abort: a task that continued as it was would have lost these outputs for ever."""
+def _revoked_while_outcomes_hang() -> tuple[World, Worker, Worker]:
+    """Return a worker that has lost its tasks while its last outcomes hang, and a second worker that joins."""
     world = World(broker_type=MarkerLosingBroker)
     broker = world.broker
     assert isinstance(broker, MarkerLosingBroker)
@@ -97,7 +97,12 @@ def test_a_task_that_comes_back_repairs_what_hangs() -> None:
     is_cut_off = True  # so the revocation saves nothing, and waits for no marker
     take_turns(one, until=lambda: not one.tasks)
     is_cut_off = False
+    return world, one, two
 
+
+def test_a_task_that_comes_back_repairs_what_hangs() -> None:
+    """What hangs is ended by an abort: a task that continued as it was would have lost these outputs for ever."""
+    world, one, two = _revoked_while_outcomes_hang()
     take_turns(one, two, until=_live(world, one, two))
     assert [task.number for task in one.tasks] == [0]
     assert world.outputs() == undisturbed_outputs(5)
@@ -105,22 +110,9 @@ def test_a_task_that_comes_back_repairs_what_hangs() -> None:
 
 def test_a_task_that_comes_back_is_not_continued_after_a_newer_process_ended_what_hangs() -> None:
     """A newer process of the same name aborts what hangs: nothing shows then that a commit of the task was lost."""
-    world = World(broker_type=MarkerLosingBroker)
-    broker = world.broker
-    assert isinstance(broker, MarkerLosingBroker)
-    is_cut_off = False
-    world.send(5)
-    one = started(world.worker(is_cut_off=lambda: is_cut_off))
-    outcomes = TopicPartition(world.config.topics.outcomes, 0)
-    broker.loses_commit_markers = _losing(lambda place: place == outcomes)
-    take_turns(one, until=all_at(one, 5))
-    broker.loses_commit_markers = _losing_nothing
-    two = started(world.worker(make_config(application={"instance": "two"}), joins=True))
-    is_cut_off = True  # so the revocation saves nothing, and waits for no marker
-    take_turns(one, until=lambda: not one.tasks)
-    is_cut_off = False
+    world, one, two = _revoked_while_outcomes_hang()
     newer = world.open_transaction(world.config.transactional_id)
-    sweep(newer, world.config.transactional_id, [outcomes])
+    sweep(newer, world.config.transactional_id, [TopicPartition(world.config.topics.outcomes, 0)])
     newer.close()
     with pytest.raises(FencedError):
         take_turns(one, two, until=_live(world, one, two))
