@@ -3,7 +3,7 @@
 A position is an index into the merged sequence. Every result of a batch refers to a record by its position.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -127,7 +127,27 @@ class InputBatch:
                 found += [(int(positions[row]), mark) for row, mark in decoded.marks.items()]
         return sorted(found, key=lambda mark: mark[0])
 
-    def first_seen(self, side: Side, kinds: Sequence[Kind]) -> Mapping[str, int]:
+    def openers(self, configured: Collection[str], *, every: bool) -> Mapping[str, int]:
+        """Return the position of the first record that can open each new stream.
+
+        A stream that is not configured is opened only by an example: the invented names of a sender of labels or marks
+        must not use up `max_streams_per_task`.
+
+        Args:
+            configured: The names of the configured streams.
+            every: Whether streams that are not configured can be opened.
+        """
+        first: dict[str, int] = {}
+        for side in Side:
+            for name, position in self._first_seen(side, (Kind.DATA, Kind.MARK)).items():
+                if name in configured:
+                    first[name] = min(position, first.get(name, position))
+        if every:
+            for name, position in self._first_seen(Side.EXAMPLES, (Kind.DATA,)).items():
+                first.setdefault(name, position)
+        return first
+
+    def _first_seen(self, side: Side, kinds: Sequence[Kind]) -> Mapping[str, int]:
         """Return, for each new stream on a side, the position of its first well-formed record of these kinds."""
         decoded, raw = self.decoded[side], self.raw[side]
         fits = (decoded.streams >= decoded.known) & np.isin(decoded.kinds, kinds) & (raw.timestamps > 0)

@@ -43,7 +43,7 @@ from stream_app.progress_records import (
     Act,
 )
 from stream_app.record_columns import RawRecords
-from stream_app.records import Cause, Kind, Reason, Side
+from stream_app.records import Cause, Reason
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import Names
 from stream_app.serialization.wire_format import WireFormat, format_of
@@ -380,24 +380,14 @@ class Task:
     def _open_streams(self, batch: InputBatch) -> Mapping[int, int]:
         """Open the streams that this batch is the first to name, if the settings and `max_streams_per_task` allow them.
 
-        A stream that is not configured is opened only by an example: the invented names of a sender of labels or marks
-        must not use up `max_streams_per_task`.
-
         Returns:
             The position of the record that opened each new stream, by the stream's number.
         """
-        configured = self.settings.streams.keys()
-        first: dict[str, int] = {}
-        for side in Side:
-            for name, position in batch.first_seen(side, (Kind.DATA, Kind.MARK)).items():
-                if name in configured:
-                    first[name] = min(position, first.get(name, position))
-        if self.settings.unknown_streams == "model":
-            for name, position in batch.first_seen(Side.EXAMPLES, (Kind.DATA,)).items():
-                first.setdefault(name, position)
+        every = self.settings.unknown_streams == "model"
+        first = batch.openers(self.settings.streams.keys(), every=every)
+        first = {name: position for name, position in first.items() if not self.belongs_elsewhere(name)}
         room = max(0, self.settings.limits.max_streams_per_task - len(self._streams))
         opened: dict[int, int] = {}
-        first = {name: position for name, position in first.items() if not self.belongs_elsewhere(name)}
         for name in sorted(first, key=first.__getitem__)[:room]:
             opened[len(self._streams)] = first[name]
             self._streams.open(name, self.settings.of_stream(name))

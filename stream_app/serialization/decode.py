@@ -112,8 +112,8 @@ def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: Name
         cells, form = avro_values(cells, side, reasons, form), single_object()
     elif form.writers[side]:
         cells, form = own_values(cells, side, reasons, form)
-    most = _readable_bytes(cells.lengths, reasons) // avro.FLOAT_BYTES  # now, because JSON may be shorter than Avro
-    features = np.empty(most if side is Side.EXAMPLES else 0, np.float32)
+    most = _readable_bytes(cells.lengths, reasons) if side is Side.EXAMPLES else 0  # of Avro, not of JSON
+    features = np.empty(most // avro.FLOAT_BYTES, np.float32)
     columns = _Columns(
         kinds=kinds,
         reasons=reasons,

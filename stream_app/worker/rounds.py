@@ -352,7 +352,7 @@ class Rounds:
                 self._advance(part)
             written_s = self._ports.clock.monotonic_s()
 
-    def wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
+    def wait_until_readable(self, tasks: Sequence[OwnedTask]) -> None:
         """Wait until everything that these tasks have written can be read, or until its markers seem to be lost."""
         until_s = self._ports.clock.monotonic_s() + _MARKER_TIMEOUT_S
         while any(self._watch.unread_ends(task.number) for task in tasks) and not self._ports.is_cut_off():

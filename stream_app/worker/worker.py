@@ -280,7 +280,7 @@ class Worker:
             try:
                 tasks = [task for task in self.tasks if task.number in numbers]
                 if self._rounds.save(tasks):
-                    self._rounds.wait_for_readers(tasks)  # only then a task that comes back continues as it is
+                    self._rounds.wait_until_readable(tasks)  # only then a task that comes back continues as it is
             except (FencedError, UnknownOutcomeError) as error:  # raised after the poll, where errors are handled
                 self._lost = error
         self._owned.revoked(numbers)

@@ -283,38 +283,55 @@ def judged(
     counts = np.zeros((2, 2), np.int64)
     columns = (one.kinds, two.kinds), (one.streams, two.streams), malformed
     _judge(batch.merged.sides, batch.merged.rows, reasons, _IS_MALFORMED, *columns, counts)
-    found = []
-    for side, (tombstones, count) in zip(Side, counts.tolist(), strict=True):
-        decoded, raw = batch.decoded[side], batch.raw[side]
-        streams = decoded.streams
-        if len(decoded.stream_names):
-            new = streams >= decoded.known
-            own = [
-                number if number >= 0 else named(name)
-                for name, number in zip(decoded.stream_names, numbers[side].tolist(), strict=True)
-            ]
-            streams = streams.copy()
-            streams[new] = np.array(own, np.int32)[streams[new] - decoded.known]
-        if count:
-            nameless = np.flatnonzero(decoded.streams < 0)
-            streams = streams.copy()
-            has_value = decoded.kinds[nameless] != _TOMBSTONE  # a tombstone says nothing about its producer
-            by_key: dict[bytes | None, int] = {}
-            for row in nameless[has_value].tolist():
-                key = raw.keys[row]
-                if key not in by_key:
-                    by_key[key] = named(stream_of_key(key))
-                streams[row] = by_key[key]
-        if counted_from.any():
-            positions = np.flatnonzero(batch.merged.sides == int(side))  # rows keep their order
-            is_known = (streams >= 0) & (streams < known)
-            is_early = np.zeros(len(streams), np.bool_)
-            is_early[is_known] = positions[is_known] < counted_from[streams[is_known]]
-            streams = np.where(is_early, np.int32(-1), streams)
-        found.append((streams, malformed[side], known, tombstones))
+    tombstones, nameless = counts.T.tolist()
+    streams = [_streams_of(batch, side, numbers[side], named, has_nameless=nameless[side] > 0) for side in Side]
+    if counted_from.any():
+        streams = [_without_early(batch, side, streams[side], counted_from) for side in Side]
     names = tuple(others)
-    (streams, wrong, known, tombstones), rest = found
-    return Judged(streams, wrong, known, names, tombstones), Judged(*rest[:3], names, rest[3])
+    examples, labels = (Judged(streams[side], malformed[side], known, names, tombstones[side]) for side in Side)
+    return examples, labels
+
+
+def _streams_of(
+    batch: InputBatch, side: Side, numbers: Integers, named: Callable[[str], int], *, has_nameless: bool
+) -> Integers:
+    """Return int32, the stream of each row of a side: the stream that its value names, or else its key; -1: none.
+
+    Args:
+        batch: The batch.
+        side: The side.
+        numbers: The task's numbers of the streams that the decoder did not know; -1: unknown.
+        named: Returns the number of a stream by its name; -1: records do not count for it.
+        has_nameless: Whether there are values that name no stream.
+    """
+    decoded, keys = batch.decoded[side], batch.raw[side].keys
+    if not decoded.stream_names and not has_nameless:
+        return decoded.streams
+    streams = decoded.streams.copy()
+    if decoded.stream_names:
+        new = streams >= decoded.known
+        own = [
+            number if number >= 0 else named(name)
+            for name, number in zip(decoded.stream_names, numbers.tolist(), strict=True)
+        ]
+        streams[new] = np.array(own, np.int32)[streams[new] - decoded.known]
+    nameless = np.flatnonzero((decoded.streams < 0) & (decoded.kinds != _TOMBSTONE))  # a tombstone says nothing
+    by_key: dict[bytes | None, int] = {}
+    for row in nameless.tolist():
+        key = keys[row]
+        if key not in by_key:
+            by_key[key] = named(stream_of_key(key))
+        streams[row] = by_key[key]
+    return streams
+
+
+def _without_early(batch: InputBatch, side: Side, streams: Integers, counted_from: Longs) -> Integers:
+    """Return the streams of a side, and -1 where a record comes before the position from which on its stream counts."""
+    positions = np.flatnonzero(batch.merged.sides == int(side))  # rows keep their order
+    is_known = (streams >= 0) & (streams < len(counted_from))
+    is_early = np.zeros(len(streams), np.bool_)
+    is_early[is_known] = positions[is_known] < counted_from[streams[is_known]]
+    return np.where(is_early, np.int32(-1), streams)
 
 
 def _counted_from(until: Longs, opened: Integers, configured: Iterable[int]) -> Longs:
@@ -351,15 +368,10 @@ def _judge(
         counts: int64 `[2, 2]`, zeros: by side, increased by the number of tombstones, and of rows without a stream.
     """
     for position in range(len(sides)):
-        row, is_wrong = rows[position], is_malformed[reasons[position]]
-        if sides[position] == 0:
-            malformed[0][row] = is_wrong
-            counts[0, 0] += kinds[0][row] == _TOMBSTONE
-            counts[0, 1] += streams[0][row] < 0
-        else:
-            malformed[1][row] = is_wrong
-            counts[1, 0] += kinds[1][row] == _TOMBSTONE
-            counts[1, 1] += streams[1][row] < 0
+        side, row = sides[position], rows[position]
+        malformed[side][row] = is_malformed[reasons[position]]
+        counts[side, 0] += kinds[side][row] == _TOMBSTONE
+        counts[side, 1] += streams[side][row] < 0
 
 
 def marks_by_segment(

@@ -155,7 +155,7 @@ def test_settings_that_change_under_a_worker(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, "areba.worker"):
         for policy, lines in (("delete", 1), ("delete", 1), ("compact", 1)):
             world.broker.alter_topic(changelog, {**settings, "cleanup.policy": policy})
-            world.clock.advance(2 * ASK_INTERVAL_S)
+            world.clock.advance(ASK_INTERVAL_S + 1)
             _look(member)
             found = [line.getMessage() for line in caplog.records if vars(line).get("event") == "topics"]
             assert len(found) == lines, "once"
