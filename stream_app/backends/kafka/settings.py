@@ -83,6 +83,7 @@ PRODUCER_GUARANTEES: Mapping[str, object] = MappingProxyType(
 TRANSACTION_GUARANTEES: Mapping[str, object] = MappingProxyType(
     {
         **PRODUCER_GUARANTEES,
+        "allow.auto.create.topics": False,  # of a deleted topic, with the broker's number of partitions
         "message.max.bytes": 1_000_000_000,  # the client's maximum; the limits of the topics apply
         "batch.size": MAX_BATCH_BYTES,
     }

@@ -5,13 +5,17 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.errors import ArebaError
 from stream_app.progress_records import RESET, Act
+from stream_app.record_columns import OutputRecords
 from stream_app.serialization import codec
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
@@ -32,6 +36,18 @@ def _recreate(app: App, names: Sequence[str]) -> None:
         future.result(DEADLINE_S)
     wait_until(lambda: not app.cluster.topics(names), "the topics are gone")
     app.create_topics()
+
+
+def test_outputs_do_not_create_a_topic_that_was_deleted(app: App) -> None:
+    """Brokers create topics on demand by default, with one partition: the real topic could not be created then."""
+    place = TopicPartition(f"{app.prefix}deleted", 0)
+    settings = {"topic.metadata.propagation.max.ms": "1000"}
+    with closing(KafkaTransaction(app.servers, f"{app.prefix}w", settings)) as transaction:
+        transaction.begin()
+        transaction.produce(place, OutputRecords.of([b"key"], [b"value"], [0]))
+        with pytest.raises(ArebaError):
+            transaction.commit()
+    assert not app.cluster.topics([place.topic])
 
 
 @pytest.mark.slow(40)
