@@ -45,11 +45,13 @@ class Keeper:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self._lock = threading.Lock()  # several threads may find at once that their process has ended
 
     def release(self) -> None:
         """End the shell without any effect; does nothing the second time."""
-        if self._shell.returncode is None:
-            self._shell.communicate(b"\n")
+        with self._lock:
+            if self._shell.returncode is None:
+                self._shell.communicate(b"\n")
 
 
 class KeptProcess(subprocess.Popen[Any]):

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from ops.keeper import KeptProcess
 
 ROOT = Path(__file__).parents[3]
 
@@ -119,3 +122,11 @@ def test_everything_that_is_started_has_a_keeper() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in names
     ]
     assert not wrong
+
+
+def test_several_threads_wait_for_a_process() -> None:
+    """A thread that reads the output of a process, and the thread that closes it, find its end at the same moment."""
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            process = KeptProcess(["/bin/true"])
+            assert list(pool.map(KeptProcess.wait, [process] * 4)) == [0] * 4
