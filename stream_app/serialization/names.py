@@ -234,7 +234,8 @@ class NameList(Sequence[str]):
         """Return the names with these numbers, which share the bytes of all names."""
         table = self.table()
         starts, lengths = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
-        _find(table.ends, numbers, starts, lengths)
+        # A column of rows is contiguous if there is one row: the code would be compiled a second time, in a batch.
+        _find(table.ends, np.ascontiguousarray(numbers), starts, lengths)
         return BinaryColumn(table.bytes, starts, lengths)
 
 
