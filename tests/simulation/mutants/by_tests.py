@@ -17,7 +17,7 @@ BY_TESTS: Mapping[str, Mutant] = {
         "stream_app.worker.rounds:Rounds._step", argument("cut", "labels_at_end", "True"),
         tests="unit/worker/test_loop.py::test_an_idle_worker_sleeps"),
     "kept-hanging": Mutant("a task that comes back continues, although its last outputs hang and are ended by an abort",
-        "stream_app.worker.owned_tasks:OwnedTasks.own_new", argument("end_own", 0, "self.new"),
+        "stream_app.worker.kept_tasks:KeptTasks.keep", replace("not is_readable", "False"),
         tests="unit/recovery/test_lost_markers.py::test_a_task_that_comes_back_repairs_what_hangs"),
     "limit-forgotten": Mutant("after a record that was too large, the topic's limit is not read again",
         "stream_app.worker.rounds:Rounds.start_over", condition("RecordTooLargeError", "False"),
