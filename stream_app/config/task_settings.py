@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -326,16 +327,32 @@ class TaskSettings(Settings):
 
     def to_json(self) -> str:
         """Return the canonical text: keys sorted, no spaces, floats as Python's `repr` writes them."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values; it writes a text of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("_json", None)
+        return copied
+
+    @staticmethod
+    def from_json(text: str) -> "TaskSettings":
         """Read the settings from text that `to_json` wrote.
 
         Raises:
             StateError: The text is damaged, or names a setting or method that this version does not have.
         """
         try:
-            return cls.model_validate(json.loads(text))
+            return _from_json(text)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise StateError(f"the stored configuration cannot be read: {first_line(error)}") from error
+
+
+@lru_cache(maxsize=2)
+def _from_json(text: str) -> TaskSettings:
+    """Return the settings: the tasks of a worker share them, since each has stored the settings of all streams."""
+    return TaskSettings.model_validate(json.loads(text))

@@ -76,7 +76,7 @@ class Restore:
         times: Bounds of the restore.
 
     Attributes:
-        state: LOADING, READING or REPROCESSING.
+        state: ASSIGNED before `run` has begun; then LOADING, READING or REPROCESSING.
         position: Where the state is now.
         report: What the restore found and did.
         waiting: Input records (examples, labels) that the caller fetched and that are not processed yet.
@@ -86,7 +86,7 @@ class Restore:
 
     def __init__(self, request: TaskRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
         self.request = request
-        self.state = TaskState.LOADING
+        self.state = TaskState.ASSIGNED
         self.position = first_position(request.first)
         self.report = RestoreReport(request.first)
         self.waiting = (WaitingRecords(), WaitingRecords())
@@ -128,6 +128,7 @@ class Restore:
             ForeignRecordsError: Another application writes to the output topics.
             ConfigurationError: The configuration changed in a way that a task with state cannot take over.
         """
+        self.state = TaskState.LOADING
         loaded = yield from self._load()
         snapshots = SnapshotWriter(self.request.number, self._times.snapshots, loaded.kept, self._clock.monotonic_s)
         self._move_to(loaded)

@@ -88,6 +88,11 @@ class Deadline:
         self._silent_s = 0.0
         self._asked_at_s = clock.monotonic_s()
 
+    @property
+    def silent_s(self) -> float:
+        """The time in which it asked and nothing came, in seconds."""
+        return self._silent_s
+
     def restart(self) -> None:
         """Count from now on, because something came."""
         self._asked_at_s = self._clock.monotonic_s()

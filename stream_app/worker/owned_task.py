@@ -164,6 +164,11 @@ class OwnedTask:
         """Say whether a recorded range needs more records of this input, however many are waiting."""
         return isinstance(self._work, _Restoring) and self._work.restore.lacks(side)
 
+    @property
+    def silent_s(self) -> float:
+        """How long a restore has asked for records and nothing came, in seconds; 0 for another task."""
+        return self._work.restore.deadline.silent_s if isinstance(self._work, _Restoring) else 0.0
+
     def be_patient(self) -> None:
         """Count the deadline of a restore from now on."""
         if isinstance(self._work, _Restoring):

@@ -1,5 +1,7 @@
 """Restores the tasks of a worker in slices, between two polls."""
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from stream_app.backends.base import Cluster, TopicPartition
@@ -28,6 +30,13 @@ from stream_app.worker.transaction_watch import TransactionWatch
 
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, apart from one recorded batch of each task."""
+
+RESTORES_AT_ONCE = 16
+"""Restores that read at the same time. Each has clients of its own, which ask for new records a hundred times a second:
+with those of 256 tasks, client and broker did little else."""
+
+_LONG_SILENCE_S = 10.0
+"""A restore to which nothing has come for longer is not counted among those that read."""
 
 _RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
 
@@ -77,11 +86,20 @@ class Restorer:
         until_s = self._ports.clock.monotonic_s() + RESTORE_SLICE_S
         worked = False
         self._judge()
-        failed = [one.task for one in self._failed]
-        for task in self._tasks.all:
-            if task.state.is_restoring and task not in failed:
-                worked |= self._restore(task, until_s)
+        for task in self._in_turn():
+            worked |= self._restore(task, until_s)
         return worked
+
+    def _in_turn(self) -> Sequence[OwnedTask]:
+        """Return the tasks whose restore continues, and those whose restore may begin.
+
+        A restore that waits for a broker for long keeps no other task waiting.
+        """
+        failed = [one.task for one in self._failed]
+        begun = [task for task in self._tasks.all if task.state.is_restoring and task not in failed]
+        free = RESTORES_AT_ONCE - sum(task.silent_s < _LONG_SILENCE_S for task in begun)
+        assigned = (task for task in self._tasks.all if task.state is TaskState.ASSIGNED)
+        return (*begun, *islice(assigned, max(0, free)))
 
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
         worked, before = False, task.state

@@ -239,15 +239,15 @@ class KafkaCluster:
         }
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics and wait until a broker knows them; `topics` waits for the other brokers.
+        """Create topics and wait until each partition is served; `topics` waits for brokers that do not know them yet.
 
         Args:
             topics: The topics with their partitions and settings.
             replication: Copies of each partition; -1: the broker's `default.replication.factor` (KIP-464).
 
         Raises:
-            TopicError: The broker refused a topic (the error names all of them), or no broker knew them in time.
-            UnknownOutcomeError: No broker answers.
+            TopicError: The broker refused a topic (the error names all of them).
+            UnknownOutcomeError: No broker answers, or a partition has no leader in time.
         """
         wanted = [
             NewTopic(t.name, num_partitions=t.partitions, replication_factor=replication, config=dict(t.settings))
@@ -264,16 +264,10 @@ class KafkaCluster:
         if lines:
             raise TopicError(lines)
         self._created |= {topic.name for topic in topics}
-        deadline = time.monotonic() + timeouts.REQUEST_S
-        while missing := sorted({topic.name for topic in topics} - self._topic_sizes().keys()):
-            if time.monotonic() > deadline:
-                raise TopicError(
-                    f"topics created, but not visible after {timeouts.REQUEST_S:.0f} s: {', '.join(missing)}"
-                )
-            time.sleep(timeouts.RETRY_PAUSE_S)
+        self._wait_for_leaders({topic.name: topic.partitions for topic in topics})
 
     def grow(self, names: Sequence[str], partitions: int) -> None:
-        """Give topics this number of partitions, and wait until a broker knows them."""
+        """Give topics this number of partitions, and wait until each partition is served."""
         small = [name for name, size in self._topic_sizes().items() if name in names and size.partitions < partitions]
         lines = []
         wanted = [NewPartitions(name, partitions) for name in small]
@@ -286,11 +280,13 @@ class KafkaCluster:
                 lines.append(refusal_text(error, f"{name}: cannot get more partitions", f"topic {name}", "Alter"))
         if lines:
             raise TopicError(lines)
-        deadline = time.monotonic() + timeouts.REQUEST_S
-        while any(self._topic_sizes()[name].partitions < partitions for name in small):
-            if time.monotonic() > deadline:
-                raise TopicError(f"new partitions are not visible after {timeouts.REQUEST_S:.0f} s: {', '.join(small)}")
-            time.sleep(timeouts.RETRY_PAUSE_S)
+        self._wait_for_leaders(dict.fromkeys(small, partitions))
+
+    def _wait_for_leaders(self, sizes: Mapping[str, int]) -> None:
+        """Wait until a broker serves each partition of new topics: a broker needs seconds to open thousands of logs."""
+        places = [TopicPartition(name, number) for name, size in sizes.items() for number in range(size)]
+        if places:
+            query_ends(self._admin, places, timeouts.NEW_PARTITIONS_S)
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition, positioned at its first offset; see `base.Cluster.reader`."""

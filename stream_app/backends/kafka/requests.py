@@ -62,8 +62,15 @@ def query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermark
     return Watermarks(low, high)
 
 
-def query_ends(admin: AdminClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Ends]:
+def query_ends(
+    admin: AdminClient, partitions: Sequence[TopicPartition], timeout_s: float | None = None
+) -> dict[TopicPartition, Ends]:
     """Ask the broker for the last stable offset and for the end of each partition's log.
+
+    Args:
+        admin: The client that asks.
+        partitions: What to ask for.
+        timeout_s: How long to wait for partitions without a leader; None: `timeouts.REQUEST_S`.
 
     Raises:
         TopicError: The broker refuses.
@@ -72,7 +79,8 @@ def query_ends(admin: AdminClient, partitions: Sequence[TopicPartition]) -> dict
     last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     kinds = [(last, IsolationLevel.READ_COMMITTED), (last, IsolationLevel.READ_UNCOMMITTED)]
     names = ", ".join(dict.fromkeys(partition.topic for partition in partitions))
-    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, f"open transactions in {names}")
+    what = f"open transactions in {names}"
+    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, what, timeout_s=timeout_s)
     return dict(zip(partitions, map(Ends, stable, high), strict=True))
 
 
@@ -154,6 +162,7 @@ def _query_offsets(
     what: str,
     *,
     may_be_absent: bool = False,
+    timeout_s: float | None = None,
 ) -> list[list[int]]:
     """Return for each kind the offsets of all partitions; ask again, within a bound, while leaders are missing.
 
@@ -163,7 +172,7 @@ def _query_offsets(
         TopicError: The broker refuses.
         UnknownOutcomeError: No broker answered in time.
     """
-    deadline = time.monotonic() + timeouts.REQUEST_S
+    deadline = time.monotonic() + (timeouts.REQUEST_S if timeout_s is None else timeout_s)
     attempt_s = timeouts.LEADER_REQUEST_S
     while True:
         asked = [

@@ -123,7 +123,7 @@ class TopicWatch:
         self._ask(now_s)
         for task in tasks:
             changed = self.replaced(task)
-            if changed - {self._topics.changelog} and (task.state is TaskState.LIVE or task.state.is_restoring):
+            if changed - {self._topics.changelog} and task.state is not TaskState.PARKED:
                 renew(task.number)
             elif changed == {self._topics.changelog} and task.state is TaskState.LIVE:
                 problem = f"{self._topics.changelog} was deleted and created again: a snapshot follows"

@@ -32,6 +32,15 @@ class TestTaskSettings:
         """The error names the nearest value."""
         assert "did you mean correct?" in "".join(faults(tmp_path, "join: {corrections: corect}"))
 
+    def test_a_copy_writes_its_own_values(self, tmp_path: Path) -> None:
+        """The text is kept, since each of a worker's tasks writes it; a stale text would be recorded as in force."""
+        settings = read(tmp_path, "streams: {a: {}}").task_settings()
+        text = settings.to_json()
+        copied = settings.model_copy(update={"dead_letter_bytes": 5})
+        assert TaskSettings.from_json(copied.to_json()) == copied != settings
+        assert settings.to_json() == text
+        assert TaskSettings.from_json(text) is TaskSettings.from_json(text)
+
     def test_order_of_learners_is_kept(self, tmp_path: Path) -> None:
         """Outputs are published with the learners in the configured order."""
         task = read(tmp_path, "learners: {z: {method: areba}, a: {method: baseline}}\nstreams: {s: {}}").task_settings()
