@@ -15,7 +15,7 @@ from tests.chaos.restarts import STREAMS, measure
 RESTARTS = 50
 """Restarts of each kind; all of them take ten minutes."""
 
-SAME_S, OTHER_S = 15.0, 30.0
+SAME_S, OTHER_S = 2.0, 30.0
 """Limits of the 99th percentile: the same instance comes back, or another takes over."""
 
 

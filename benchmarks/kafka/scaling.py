@@ -61,8 +61,8 @@ CASES: Mapping[str, Case] = MappingProxyType(
     {
         "1 partition, 1 stream, 1 learner": BASE,
         **{
-            f"{count} partitions, a stream each": replace(BASE, partitions=count, streams=count)
-            for count in (4, 16, 64, 256)
+            f"{count} partitions, a stream each": replace(BASE, partitions=count, streams=count, examples=examples)
+            for count, examples in ((4, 200_000), (16, 200_000), (64, 600_000), (256, 2_000_000))
         },
         **{f"{count:,} streams in 1 partition": replace(BASE, streams=count) for count in (100, 1_000)},
         **{f"{count} learners": replace(BASE, learners=count) for count in (4, 8)},

@@ -11,7 +11,14 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from stream_app.admin.inspection import Input, Inspection, TaskView
-from stream_app.admin.progress.reading import chosen_tasks, last_commit, named_snapshots, progress_of, progress_tail
+from stream_app.admin.progress.reading import (
+    chosen_tasks,
+    last_commit,
+    named_snapshots,
+    progress_of,
+    progress_tail,
+    stops_of,
+)
 from stream_app.admin.recent.inputs import tails_of
 from stream_app.admin.recent.outputs import recent
 from stream_app.admin.standstill import standing_still
@@ -99,8 +106,10 @@ def _inspect_task(
     error: StateError | None = None
     tail: list[Commit | Act] = []
     facts, used = _Facts(), None
+    stopped: Mapping[str, str] = {}
     try:
         tail = progress_tail(cluster, progress)
+        stopped = stops_of(tail).reasons
         last = last_commit(tail)
         _check_end(tail if last is None else tail[tail.index(last) :], f"progress[{task}]")
     except StateError as caught:
@@ -138,8 +147,8 @@ def _inspect_task(
         snapshot_sequence=facts.snapshot_sequence,
         snapshot_bytes=facts.snapshot_bytes,
         engine=facts.engine,
-        stopped_streams=last.stopped_streams if last else 0,
-        stopped=last.stops if last else {},
+        stopped_streams=max(last.stopped_streams if last else 0, len(stopped)),
+        stopped=stopped,
         retention_used=used,
         group_offsets=_changed((of_group[inputs[0]], of_group[inputs[1]]), ends, workers),
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_app.admin.models import Application
-from stream_app.admin.progress.reading import last_commit, progress_tail
+from stream_app.admin.progress.reading import progress_tail, stops_of
 from stream_app.backends.base import Cluster, Sender, TopicPartition
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.progress import partitions_of
@@ -110,12 +110,10 @@ def resume(application: Application, sender: Sender, stream: str) -> Sequence[_R
     reasons: dict[tuple[int, str], str] = {}
     cluster, topics = application.cluster, application.config.topics
     for task in range(partitions_of(cluster, topics)):
-        last = last_commit(progress_tail(cluster, TopicPartition(topics.progress, task)))
+        stops = stops_of(progress_tail(cluster, TopicPartition(topics.progress, task)))
         for name in application.config.names_of(stream):
-            if last is not None and name in last.stops:
-                reasons[task, name] = last.stops[name]
-            elif last is not None and last.stopped_streams > len(last.stops):
-                reasons[task, name] = "more streams are stopped than the commit record names"
+            if reason := stops.reasons.get(name, stops.unnamed):
+                reasons[task, name] = reason
     if not reasons:
         raise StateError(
             f"stream {stream!r}: the breaker has not stopped it, so there is nothing to resume",
@@ -157,9 +155,9 @@ def erase(
         problem = "there are no ids" if not digests else "limits.max_record_bytes is too small for an erase mark"
         raise ConfigurationError(f"erase: {problem}")
     place = _place(application, stream, partition)
-    last = last_commit(progress_tail(application.cluster, place._replace(topic=config.topics.progress)))
-    if last is not None and stream in last.stops:
-        text = f"stream {stream!r}: the breaker has stopped it: {last.stops[stream]}; resume it first"
+    stops = stops_of(progress_tail(application.cluster, place._replace(topic=config.topics.progress)))
+    if reason := stops.reasons.get(stream):
+        text = f"stream {stream!r}: the breaker has stopped it: {reason}; resume it first"
         raise StateError(text, ErrorCode.STREAM_STATE)
     time_ms = _time_ms(application, place, stream)
     parts = ["".join(digests[begin : begin + at_once]) for begin in range(0, len(digests), at_once)]

@@ -1,15 +1,29 @@
 """Read the partitions of an application to their ends, and the records at the end of a task's progress."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.backends.progress import absent_text, last_records, partitions_of, progress_record
 from stream_app.backends.reading import finish, rows_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.progress_records import Act, Commit
+from stream_app.progress_records import SKIP, STOP, Act, Commit
 from stream_app.recovery.changelog import find_snapshots
 from stream_app.snapshot.format import Snapshot
+from stream_app.snapshot.stops import Stop
+
+
+class Stops(NamedTuple):
+    """The streams of a task that the breaker has stopped, as far as progress names them.
+
+    Attributes:
+        reasons: Why they are stopped, by stream.
+        unnamed: Why further streams may be stopped; empty if none can be.
+    """
+
+    reasons: Mapping[str, str]
+    unnamed: str
 
 
 def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> Iterator[Commit | Act]:
@@ -79,3 +93,24 @@ def since_last_commit(cluster: Cluster, progress: TopicPartition) -> list[Commit
     tail = progress_tail(cluster, progress)
     last = last_commit(tail)
     return tail if last is None else tail[tail.index(last) :]
+
+
+def stops_of(tail: Sequence[Commit | Act]) -> Stops:
+    """Return which streams are stopped after these records, the last ones of a task's progress.
+
+    Acts after the last commit record count: a task that was moved to more partitions, or that continues from an older
+    snapshot, may wait long for its next batch.
+
+    Raises:
+        StateError: The text of an act `stop` is damaged.
+    """
+    last = last_commit(tail)
+    acts = [one for one in (tail if last is None else tail[tail.index(last) :]) if isinstance(one, Act)]
+    stops = [Stop.from_text(act.text) for act in acts if act.kind == STOP]
+    reasons = {**(last.stops if last is not None else {}), **{stop.stream: stop.reason for stop in stops}}
+    unnamed = ""
+    if last is not None and last.stopped_streams > len(last.stops):
+        unnamed = "more streams are stopped than the commit record names"
+    if any(act.kind == SKIP for act in acts):
+        unnamed = "the task continues from an older state, and its next commit record names what is stopped there"
+    return Stops(reasons, unnamed)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stream_app.admin.marks import FIRST_LOOK_RECORDS, MARK_BYTES, MAX_DIGESTS, decide, erase, promote
+from stream_app.admin.marks import FIRST_LOOK_RECORDS, MARK_BYTES, MAX_DIGESTS, decide, erase, promote, resume
 from stream_app.admin.models import Application
 from stream_app.backends import reading
 from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
@@ -20,11 +20,12 @@ from stream_app.backends.partitioner import partition_of as java_partition_of
 from stream_app.config import Config, LimitSettings, threshold_of
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.pipeline import merge
-from stream_app.progress_records import Commit
+from stream_app.progress_records import CONFIGURATION, SKIP, STOP, Act, Commit
 from stream_app.record_columns import OutputRecords, RawRecords
 from stream_app.records import Mark, MarkKind
 from stream_app.serialization import codec
 from stream_app.serialization.erased_ids import DIGEST_CHARACTERS, cut_digests, id_digest
+from stream_app.snapshot.stops import Stop
 
 PARTITIONS = 5
 YEAR_MS = 365 * 86_400_000
@@ -310,3 +311,36 @@ def test_a_stopped_stream_is_resumed_first() -> None:
     sender.send(CONFIG.topics.progress, b"0", codec.encode(commit), 5, partition=PLACE.partition)
     with pytest.raises(StateError, match=r"has stopped it.*\[stream-state"):
         erase_in(world, "a")
+
+
+COMMIT = Commit(7, 0, 1, 0, 0, bytes(32), 0)
+STOPPED = Act(8, STOP, "1", Stop("sine", "bad").text)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param([COMMIT, Act(8, SKIP, "1", "{}")], id="continues from an older state"),
+        pytest.param([Act(0, CONFIGURATION, "1", "{}"), STOPPED], id="moved to more partitions"),
+    ],
+)
+def test_a_stream_is_resumed_before_the_next_batch(records: Sequence[Commit | Act]) -> None:
+    """The worker has the stream stopped; without new records, no commit record says so, and none comes."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    sender = EmbeddedSender(world.broker)
+    for record in records:
+        sender.send(CONFIG.topics.progress, b"0", codec.encode(record), 5, partition=PLACE.partition)
+    assert [(found.place, found.stream) for found in resume(world.application(), sender, "sine")] == [(PLACE, "sine")]
+    assert codec.decode_one(world.read(PLACE).values[-1] or b"") == Mark("sine", MarkKind.RESUME)
+
+
+def test_a_stream_that_is_not_stopped_is_not_resumed() -> None:
+    """A typing error would look like a success."""
+    world = PromotedLog()
+    world.fill([5], PLACE.partition)
+    sender = EmbeddedSender(world.broker)
+    for record in (COMMIT, STOPPED):
+        sender.send(CONFIG.topics.progress, b"0", codec.encode(record), 5, partition=PLACE.partition)
+    with pytest.raises(StateError, match=r"\[stream-state"):
+        resume(world.application(), sender, "sea")

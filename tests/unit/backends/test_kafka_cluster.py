@@ -18,7 +18,7 @@ ASKED_BEFORE_KNOWN = 3
 
 
 class _Admin:
-    """A fake admin client: brokers answer in turn, and not all of them know the new topic; it has no leader at first."""
+    """A fake admin client: brokers answer in turn, not all of them know the new topic, which has no leader at first."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
