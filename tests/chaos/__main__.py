@@ -26,7 +26,6 @@ from stream_app.errors import ArebaError
 from stream_app.terminal import Terminal
 from tests.chaos import record
 from tests.chaos.members import ChaosError
-from tests.chaos.restarts import measure
 from tests.chaos.trial import run_trial
 
 DEFAULT_FOLDER = Path(".local/chaos")
@@ -56,11 +55,8 @@ def _tell(progress: Progress, bar: TaskID, before: int, kills: int) -> None:
     help="Of the record; trials that it has are not run again. A failed trial leaves its logs and topics there.",
 )
 @click.option("--plain", is_flag=True, help="Start each worker in an interpreter of its own: slow, and all of a start.")
-@click.option(
-    "--restarts", type=click.IntRange(0), default=0, help="Measure so many restarts of each kind instead, nothing else."
-)
 @click.option("--report", is_flag=True, help=f"Only write {PAGE} from the record in the folder.")
-def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, report: bool) -> None:
+def main(*, kills: int, seed: int, folder: Path, plain: bool, report: bool) -> None:
     """Kill workers and brokers of a real Kafka N times, then check that no reader of the topics can notice it."""
     if report:
         _write_page(folder)
@@ -69,9 +65,6 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, rep
     logging.basicConfig(level=logging.CRITICAL)  # clients report every broker that was killed
     folder.mkdir(parents=True, exist_ok=True)
     console = Terminal(stderr=True)
-    if restarts:
-        _measure(folder, restarts, console)
-        return
     done = {(result.seed, result.number): result for result in record.read(folder)}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
@@ -104,24 +97,9 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, rep
 
 
 def _write_page(folder: Path) -> None:
-    PAGE.write_text(record.page(list(record.read(folder)), record.read_restarts(folder)), encoding="utf-8")
+    PAGE.write_text(record.page(list(record.read(folder))), encoding="utf-8")
     PAGE.with_suffix(".jsonl").write_text((folder / record.FILE).read_text(encoding="utf-8"), encoding="utf-8")
     click.echo(f"written: {PAGE}")
-
-
-def _measure(folder: Path, restarts: int, console: Terminal) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("restarts", total=2 * restarts)
-        try:
-            with unless_interrupted(folder / "restarts") as place:
-                times = measure(place, restarts, lambda: progress.advance(bar))
-        except (ChaosError, ArebaError) as problem:
-            console.print(f"{problem}\nlogs: {folder / 'restarts'}", markup=False, highlight=False)
-            sys.exit(1)
-    record.append_restarts(folder, times)
-    for line in record.restart_lines([times]).items():
-        click.echo(": ".join(line))
 
 
 if __name__ == "__main__":

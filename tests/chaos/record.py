@@ -8,12 +8,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.restarts import Times
 from tests.chaos.trial import Result
 
 FILE = "record.jsonl"
-
-RESTARTS_FILE = "restarts.jsonl"
 
 PAGE_HEAD = """# Chaos
 
@@ -24,11 +21,6 @@ byte, with what a fresh process computes from the same inputs along the recorded
 `areba verify` checks that every record is accounted for. A single difference ends the run.
 
     make chaos N={kills} SEED={seed}     # continues where it was stopped; `python -m tests.chaos --help`
-"""
-
-RESTARTS_HEAD = """Restarts, measured by `python -m tests.chaos --restarts 50`: all timeouts have their defaults
-(a session times out after 6 s), and each worker is a new interpreter. The time runs from SIGKILL until
-every task of the worker has committed again.
 """
 
 PAGE_TAIL = """
@@ -60,46 +52,12 @@ def append(folder: Path, result: Result) -> None:
         file.write(json.dumps(asdict(result)) + "\n")
 
 
-def read_restarts(folder: Path) -> list[Times]:
-    """Return the measured restarts."""
-    file = folder / RESTARTS_FILE
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return [Times(**json.loads(line)) for line in lines]
-
-
-def append_restarts(folder: Path, times: Times) -> None:
-    """Add measured restarts."""
-    with (folder / RESTARTS_FILE).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(times._asdict()) + "\n")
-
-
-def restart_lines(measured: Sequence[Times]) -> Mapping[str, str]:
-    """Format the times that restarts take."""
-    found = {}
-    for name, kinds in (
-        ("the same instance comes back", [times.same_ms for times in measured]),
-        ("another takes over", [times.other_ms for times in measured]),
-    ):
-        values = sorted(value for kind in kinds for value in kind)
-        found[name] = (
-            f"p50 {_quantile(values, 0.5) / 1000:.1f} s, p99 {_quantile(values, 0.99) / 1000:.1f} s, "
-            f"largest {values[-1] / 1000:.1f} s of {len(values)}"
-        )
-    return found
-
-
-def page(results: Sequence[Result], restarts: Sequence[Times]) -> str:
+def page(results: Sequence[Result]) -> str:
     """Return the page of the documentation, in Markdown."""
     kills = sum(result.kills for result in results)
     seeds = ", ".join(map(str, sorted({result.seed for result in results})))
     head = PAGE_HEAD.format(kills=kills, seed=results[0].seed)
     lines = [head, *_rows("what", "", _summary(results, seeds)), *_counts(results)]
-    if restarts:
-        lines += [
-            "",
-            RESTARTS_HEAD,
-            *_rows("from SIGKILL to the next commit of every task", "", restart_lines(restarts)),
-        ]
     return "\n".join([*lines, PAGE_TAIL])
 
 

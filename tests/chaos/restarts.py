@@ -4,8 +4,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -38,34 +37,40 @@ class Times(NamedTuple):
     other_ms: list[int]
 
 
-def measure(folder: Path, restarts: int, tell: Callable[[], None]) -> Times:
-    """Measure two applications on three brokers, whose workers are killed this many times.
+def measure(folder: Path, restarts: int) -> Times:
+    """Measure two applications on three brokers, one after the other; workers of each are killed this many times.
 
     Raises:
         ChaosError: A task did not continue.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    with local_kafka.start(BROKERS, folder / "kafka") as kafka:
+        found = [
+            _measured(
+                App(kafka.bootstrap_servers, name, folder, _sections(), len(STREAMS), replication=BROKERS),
+                instances,
+                restarts,
+            )
+            for name, instances in (("same-", ["solo"]), ("other-", ["ada", "bob", "cyd"]))
+        ]
+    shutil.rmtree(folder)
+    return Times(*found)
+
+
+def _measured(app: App, instances: Sequence[str], restarts: int) -> list[int]:
+    """Return the downtimes of an application that is alone on the brokers."""
     halt = threading.Event()
     with ExitStack() as stack:
-        kafka = stack.enter_context(local_kafka.start(BROKERS, folder / "kafka"))
-        groups = []
-        for name, instances in (("same-", ["solo"]), ("other-", ["ada", "bob", "cyd"])):
-            app = App(kafka.bootstrap_servers, name, folder, _sections(), len(STREAMS), replication=BROKERS)
-            app.create_topics()
-            warm_up(app.config.task_settings())
-            watch = stack.enter_context(Watch(app))
-            members = [Member(app, instance, halt, spawn) for instance in instances]
-            stack.enter_context(ended(members))
-            for member in members:
-                member.start()
-            stack.enter_context(Replay(app, STREAMS, seed=1))
-            groups.append((members, watch))
-        with ThreadPoolExecutor(len(groups)) as pool:
-            jobs = [pool.submit(_strike, members, watch, restarts, halt, tell) for members, watch in groups]
-            times = Times(*(job.result() for job in jobs))
-    shutil.rmtree(folder)
-    return times
+        app.create_topics()
+        warm_up(app.config.task_settings())
+        watch = stack.enter_context(Watch(app))
+        members = [Member(app, instance, halt, spawn) for instance in instances]
+        stack.enter_context(ended(members))
+        for member in members:
+            member.start()
+        stack.enter_context(Replay(app, STREAMS, seed=1))
+        return _strike(members, watch, restarts, halt)
 
 
 def _sections() -> dict[str, dict[str, object]]:
@@ -76,9 +81,7 @@ def _sections() -> dict[str, dict[str, object]]:
     }
 
 
-def _strike(
-    members: Sequence[Member], watch: Watch, restarts: int, halt: threading.Event, tell: Callable[[], None]
-) -> list[int]:
+def _strike(members: Sequence[Member], watch: Watch, restarts: int, halt: threading.Event) -> list[int]:
     """Kill one worker after the other; restart a lone worker immediately, others once they have been replaced."""
     draw = random.Random(len(members))
     found = []
@@ -95,7 +98,6 @@ def _strike(
             found.append(_first_ms(watch, tasks, killed_s) - int(killed_s * 1000))
             if len(members) > 1:
                 victim.start()
-            tell()
     except BaseException:
         halt.set()
         raise

@@ -9,7 +9,6 @@ from tests.chaos import record
 from tests.chaos.commits import first_commits_ms
 from tests.chaos.members import Life, lines_of, state_of
 from tests.chaos.plan import Kind, waves
-from tests.chaos.restarts import Times
 from tests.chaos.trial import Result
 
 NAMES = ("one", "two", "three")
@@ -88,14 +87,12 @@ def test_the_record_is_read_back_and_added_up(tmp_path: Path) -> None:
     """A thousand kills are the sum of several runs, each of which may have been stopped."""
     for number in range(3):
         record.append(tmp_path, replace(RESULT, number=number))
-    record.append_restarts(tmp_path, Times([9_000, 11_000], [12_000]))
     assert list(record.read(tmp_path)) == [replace(RESULT, number=number) for number in range(3)]
-    page = record.page(list(record.read(tmp_path)), record.read_restarts(tmp_path))
+    page = record.page(list(record.read(tmp_path)))
     for line in (
         "| kills (SIGKILL) | 150 |",
         "| worker SIGKILL | 135 |",
         "| saving | 15 |",
         "| commits per kill | 20.0 |",
-        "| the same instance comes back | p50 11.0 s, p99 11.0 s, largest 11.0 s of 2 |",
     ):
         assert line in page.splitlines()
