@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -34,12 +35,11 @@ from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
-from stream_app.task_state import TaskState
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
 from stream_app.worker.worker import Worker
 
-LIMIT_S = 300.0
+LIMIT_S = 180.0
 
 METHODS = ("areba", "baseline", "oob_single", "qbr", "sliding", "adaptive_cs")
 """The methods of one network."""
@@ -62,7 +62,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "1 partition, 1 stream, 1 learner": BASE,
         **{
             f"{count} partitions, a stream each": replace(BASE, partitions=count, streams=count, examples=examples)
-            for count, examples in ((4, 200_000), (16, 200_000), (64, 2_000_000), (256, 4_000_000))
+            for count, examples in ((4, 200_000), (16, 200_000), (64, 2_000_000), (256, 2_000_000))
         },
         **{f"{count:,} streams in 1 partition": replace(BASE, streams=count) for count in (100, 1_000)},
         **{f"{count} learners": replace(BASE, learners=count) for count in (4, 8)},
@@ -73,11 +73,9 @@ CASES: Mapping[str, Case] = MappingProxyType(
 
 
 class Figures(NamedTuple):
-    """Figures of the second half of the examples, or of the examples that are left when all tasks are live.
+    """Of the second half of the examples: CPU in microseconds, and thousands a second.
 
-    Attributes:
-        cpu_us: CPU of the worker for each example, in microseconds.
-        thousands_per_s: Thousands of examples a second.
+    With many partitions, tasks are still being restored meanwhile.
     """
 
     cpu_us: float
@@ -155,24 +153,21 @@ def run_worker(case: Case, servers: str, prefix: str) -> Figures:
         partial(KafkaTransaction, servers),
     )
     worker = Worker(config, ports, Observer(clock))
-    goal, marks = 2 * case.examples, list[tuple[float, float, int]]()
+    goals, marks = [case.examples, 2 * case.examples], list[tuple[float, float]]()
     end_s = time.monotonic() + LIMIT_S
 
     def is_done() -> bool:
         records = sum(sum(task.offsets) for task in worker.tasks)
-        is_live = len(worker.tasks) == case.partitions and all(task.state is TaskState.LIVE for task in worker.tasks)
-        if records >= goal or (not marks and is_live and records >= goal / 2):
-            marks.append((time.process_time(), time.monotonic(), records))
+        while len(marks) < len(goals) and records >= goals[len(marks)]:
+            marks.append((time.process_time(), time.monotonic()))
         if time.monotonic() > end_s:
-            raise TimeoutError(f"{records} of {goal} records after {LIMIT_S:g} s")
-        return records >= goal
+            raise TimeoutError(f"{records} of {goals[-1]} records after {LIMIT_S:g} s")
+        return len(marks) == len(goals)
 
     worker.run(is_done)
-    begin, end = marks[0], marks[-1]
-    examples = (end[2] - begin[2]) / 2
-    if examples < case.examples / 10:
-        raise AssertionError(f"{case}: only {examples:g} examples were left when all tasks were live")
-    return Figures((end[0] - begin[0]) / examples * 1e6, examples / (end[1] - begin[1]) / 1_000)
+    ((cpu_s, passed_s),) = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks)]
+    half = case.examples / 2
+    return Figures(cpu_s / half * 1e6, half / passed_s / 1_000)
 
 
 def _measured(name: str, servers: str, prefix: str) -> Figures:
