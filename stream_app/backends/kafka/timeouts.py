@@ -4,7 +4,7 @@ REQUEST_S = 15.0
 """A request that a live broker answers in milliseconds. A new leader is elected within 6-9 s, so this is enough."""
 
 NEW_PARTITIONS_S = 120.0
-"""New partitions have leaders. One broker on a busy machine took 20 s for two thousand of them."""
+"""New partitions get leaders. One broker on a busy machine took 20 s for two thousand of them."""
 
 LEADER_REQUEST_S = 2.0
 """One attempt within `REQUEST_S`. The client keeps asking a leader that has died until the attempt is over."""
