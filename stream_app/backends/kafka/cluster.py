@@ -239,7 +239,9 @@ class KafkaCluster:
         }
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics and wait until each partition is served; `topics` waits for brokers that do not know them yet.
+        """Create the missing topics, and wait until each of their partitions is served.
+
+        `topics` waits for brokers that do not know them yet.
 
         Args:
             topics: The topics with their partitions and settings.
@@ -253,18 +255,19 @@ class KafkaCluster:
             NewTopic(t.name, num_partitions=t.partitions, replication_factor=replication, config=dict(t.settings))
             for t in topics
         ]
-        lines = []
+        lines, new = [], {topic.name: topic.partitions for topic in topics}
         for name, future in self._admin.create_topics(wanted, request_timeout=timeouts.REQUEST_S).items():
             try:
                 answer(future, timeouts.REQUEST_S)
             except KafkaException as problem:
+                del new[name]
                 error = kafka_error(problem)
                 if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     lines.append(refusal_text(error, f"{name}: cannot be created", f"topic {name}", "Create"))
         if lines:
             raise TopicError(lines)
         self._created |= {topic.name for topic in topics}
-        self._wait_for_leaders({topic.name: topic.partitions for topic in topics})
+        self._wait_for_leaders(new)
 
     def grow(self, names: Sequence[str], partitions: int) -> None:
         """Give topics this number of partitions, and wait until each partition is served."""

@@ -89,6 +89,7 @@ NO_LEADER_CODES = frozenset(
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._NOENT,  # noqa: SLF001  (no leader is known)
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001  (a new partition, of which the client does not know yet)
         KafkaError._TIMED_OUT,  # noqa: SLF001
     }
 )
