@@ -55,6 +55,9 @@ class Member:
     @cached_property
     def cluster(self) -> KafkaCluster:
         """The client for administration with its password."""
+        return self._new_cluster()
+
+    def _new_cluster(self) -> KafkaCluster:
         return KafkaCluster(self.secure.servers, self.config.kafka.all, self.config.log_reader_group_id)
 
     @property
@@ -69,8 +72,8 @@ class Member:
             sender.flush(DEADLINE_S)
 
     def read(self, topic: str) -> None:
-        """Read a partition without joining a group."""
-        with closing(self.cluster.reader(TopicPartition(topic, 0))) as reader:
+        """Read a partition without joining a group, with a new client, which asks for all that it needs."""
+        with closing(self._new_cluster().reader(TopicPartition(topic, 0))) as reader:
             wait_until(lambda: reader.poll(1, 1.0) is not None, f"an answer about {topic}")
 
     def initialise(self, transactional_id: str) -> None:
