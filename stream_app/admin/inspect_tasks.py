@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from stream_app.admin.inspection import Input, Inspection, TaskView
 from stream_app.admin.progress.reading import (
     chosen_tasks,
+    from_last_commit,
     last_commit,
     named_snapshots,
     progress_of,
@@ -110,8 +111,7 @@ def _inspect_task(
     try:
         tail = progress_tail(cluster, progress)
         stopped = stops_of(tail).reasons
-        last = last_commit(tail)
-        _check_end(tail if last is None else tail[tail.index(last) :], f"progress[{task}]")
+        _check_end(from_last_commit(tail), f"progress[{task}]")
     except StateError as caught:
         error = caught
     last = last_commit(tail)

@@ -143,7 +143,7 @@ class ProgressScript:
                     where = f"progress[{self._request.number}] offset {offset}"
                     self._take(Recorded(progress_record(value, where), offset), where)
             yield fetched is not None
-        self._reader.close()  # the readers that follow have its client
+        self._reader.close()  # the next readers take over its client
         self._take_settled((yield from self._settle()))
         self.is_whole = True
 

@@ -83,6 +83,12 @@ def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
     return next((record for record in reversed(records) if isinstance(record, Commit)), None)
 
 
+def from_last_commit(tail: Sequence[Commit | Act]) -> list[Commit | Act]:
+    """Return the last commit record and the acts after it, or all acts if there is no commit record."""
+    last = last_commit(tail)
+    return list(tail if last is None else tail[tail.index(last) :])
+
+
 def since_last_commit(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
     """Return the last commit record of a task and the acts after it, or all acts if there is no commit record.
 
@@ -90,9 +96,7 @@ def since_last_commit(cluster: Cluster, progress: TopicPartition) -> list[Commit
         StateError: A record is not a record of progress.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    tail = progress_tail(cluster, progress)
-    last = last_commit(tail)
-    return tail if last is None else tail[tail.index(last) :]
+    return from_last_commit(progress_tail(cluster, progress))
 
 
 def stops_of(tail: Sequence[Commit | Act]) -> Stops:
@@ -105,7 +109,7 @@ def stops_of(tail: Sequence[Commit | Act]) -> Stops:
         StateError: The text of an act `stop` is damaged.
     """
     last = last_commit(tail)
-    acts = [one for one in (tail if last is None else tail[tail.index(last) :]) if isinstance(one, Act)]
+    acts = [record for record in from_last_commit(tail) if isinstance(record, Act)]
     stops = [Stop.from_text(act.text) for act in acts if act.kind == STOP]
     reasons = {**(last.stops if last is not None else {}), **{stop.stream: stop.reason for stop in stops}}
     unnamed = ""

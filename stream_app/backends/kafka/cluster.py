@@ -31,6 +31,7 @@ from stream_app.backends.kafka.requests import (
     query_offsets_since,
     query_watermarks,
     topic_id_text,
+    wait_for_leaders,
 )
 from stream_app.backends.kafka.settings import (
     CONSUMER_GUARANTEES,
@@ -286,10 +287,10 @@ class KafkaCluster:
         self._wait_for_leaders(dict.fromkeys(small, partitions))
 
     def _wait_for_leaders(self, sizes: Mapping[str, int]) -> None:
-        """Wait until a broker serves each partition of new topics: a broker needs seconds to open thousands of logs."""
+        """Wait until a broker serves each partition of these topics."""
         places = [TopicPartition(name, number) for name, size in sizes.items() for number in range(size)]
         if places:
-            query_ends(self._admin, places, timeouts.NEW_PARTITIONS_S)
+            wait_for_leaders(self._admin, places)
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition, positioned at its first offset; see `base.Cluster.reader`."""

@@ -62,15 +62,8 @@ def query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermark
     return Watermarks(low, high)
 
 
-def query_ends(
-    admin: AdminClient, partitions: Sequence[TopicPartition], timeout_s: float | None = None
-) -> dict[TopicPartition, Ends]:
+def query_ends(admin: AdminClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Ends]:
     """Ask the broker for the last stable offset and for the end of each partition's log.
-
-    Args:
-        admin: The client that asks.
-        partitions: What to ask for.
-        timeout_s: How long to wait for partitions without a leader; None: `timeouts.REQUEST_S`.
 
     Raises:
         TopicError: The broker refuses.
@@ -79,9 +72,20 @@ def query_ends(
     last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     kinds = [(last, IsolationLevel.READ_COMMITTED), (last, IsolationLevel.READ_UNCOMMITTED)]
     names = ", ".join(dict.fromkeys(partition.topic for partition in partitions))
-    what = f"open transactions in {names}"
-    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, what, timeout_s=timeout_s)
+    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, f"open transactions in {names}")
     return dict(zip(partitions, map(Ends, stable, high), strict=True))
+
+
+def wait_for_leaders(admin: AdminClient, partitions: Sequence[TopicPartition]) -> None:
+    """Wait until a broker serves each of these new partitions: a broker needs seconds to open thousands of logs.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: A partition has no leader in time, or no broker answered.
+    """
+    kinds = [(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)]  # type: ignore[no-untyped-call]
+    what = "last offset of a new partition"
+    _query_offsets(admin, client_partitions(partitions), kinds, what, timeout_s=timeouts.NEW_PARTITIONS_S)
 
 
 def query_offsets_since(
