@@ -138,7 +138,7 @@ def verify(app: App) -> None:
     """
     arguments = ("-c", str(app.file("verifier")), "--checkpoint", str(app.folder / "verify.checkpoint"))
     run = subprocess.run(
-        ["/usr/bin/nice", "-n", "19", sys.executable, "-m", "stream_app.cli", "verify", *arguments],
+        ["/usr/bin/nice", "-n", "5", sys.executable, "-m", "stream_app.cli", "verify", *arguments],
         capture_output=True,
         text=True,
         timeout=VERIFY_DEADLINE_S,
