@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.rows import Row, below, median_cpu_us
 from stream_app.config import Config, TaskSettings
-from stream_app.jit.compiler import prepare_environment
 from stream_app.live.snapshot_draft import SnapshotDraft
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
@@ -117,6 +116,5 @@ def rows(streams: int = STREAMS) -> list[Row]:
 
 
 if __name__ == "__main__":
-    prepare_environment()
     for row in rows(int(sys.argv[1]) if len(sys.argv) > 1 else STREAMS):
         sys.stdout.write(f"{row.ours_us:8.1f} us  {row.name}\n")

@@ -31,7 +31,6 @@ from stream_app.backends.partitioner import partition_of
 from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
-from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
@@ -197,5 +196,4 @@ def rows() -> list[Row]:
 
 
 if __name__ == "__main__":
-    prepare_environment()
     print(json.dumps(run_worker(CASES[sys.argv[1]], *sys.argv[2:])))

@@ -26,7 +26,6 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
-from stream_app.jit.compiler import prepare_environment
 from stream_app.producers import datasets
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
@@ -240,6 +239,5 @@ def rows() -> list[Row]:
 
 
 if __name__ == "__main__":
-    prepare_environment()
     run: Callable[..., Life] = live
     print(json.dumps(asdict(run(*sys.argv[1:5], int(sys.argv[5])))))

@@ -35,7 +35,6 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
-from stream_app.jit.compiler import prepare_environment
 from stream_app.record_columns import OutputRecords, repeated
 from stream_app.worker.ports import Ports
 from stream_app.worker.reports.observer import Observer
@@ -254,6 +253,5 @@ def rows() -> list[Row]:
 
 
 if __name__ == "__main__":
-    prepare_environment()
     chosen = SIDES[sys.argv[1]]
     print(json.dumps({"cpu_s": chosen(sys.argv[2], sys.argv[3], int(sys.argv[4]))}))

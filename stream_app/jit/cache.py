@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FunctionType
 
 from stream_app.errors import ConfigurationError
-from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
+from stream_app.jit import environment  # noqa: F401  (before Numba is imported)
 
 # isort: split
 from numba.core.caching import _CacheLocator

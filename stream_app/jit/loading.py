@@ -5,10 +5,12 @@ LLVM's language, and registers its whole library of functions. A worker that sta
 CPU time to load its code.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
+from stream_app.jit.cache import is_read_only
+
+# isort: split
 import llvmlite.binding as llvm
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
@@ -17,10 +19,10 @@ from numba.core.runtime.nrt import rtsys
 _PACKAGE = str(Path(__file__).parents[1])
 
 _UNPARSED = "unparsed"
-"""The kind of code that only a `Library` loads; Numba itself knows "object" and "bitcode"."""
+"""The kind of code that only `_Library` loads; Numba itself knows "object" and "bitcode"."""
 
 
-class Library(JITCodeLibrary):
+class _Library(JITCodeLibrary):
     """The machine code of a function, whose code in LLVM's language is parsed when another function needs it."""
 
     _unparsed: bytes | None = None
@@ -52,7 +54,7 @@ class Library(JITCodeLibrary):
         return library
 
 
-JITCPUCodegen._library_class = Library  # noqa: SLF001  (Numba has no hook for this)
+JITCPUCodegen._library_class = _Library  # noqa: SLF001  (Numba has no hook for this)
 
 
 class _Results(CompileResultCacheImpl):
@@ -89,6 +91,6 @@ class CompiledCode(FunctionCache):
 
     def save_overload(self, signature: object, compiled: object) -> None:
         """Save code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
-        if os.access(self.cache_path, os.W_OK):
+        if not is_read_only(Path(self.cache_path)):
             numba: Any = super()
             numba.save_overload(signature, compiled)

@@ -65,7 +65,7 @@ def test_what_is_compiled_is_saved_where_the_cache_is_writable(
 ) -> None:
     """In an image, the cache belongs to root, and the file system can be read only: the code then stays in memory."""
     monkeypatch.setattr(cache, "folder_of", lambda _: tmp_path)
-    monkeypatch.setattr("stream_app.jit.loading.os.access", lambda *_: is_writable)
+    monkeypatch.setattr("stream_app.jit.loading.is_read_only", lambda _: not is_writable)
 
     @compiled
     def one_more(number: int) -> int:
