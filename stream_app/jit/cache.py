@@ -11,17 +11,16 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any
 
 from stream_app.errors import ConfigurationError
 from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
 
 # isort: split
-from numba.core.caching import Cache, _CacheLocator
+from numba.core.caching import _CacheLocator
 
 _VERSIONS_KEPT = 4
 """The number of versions of each source file whose compiled code is kept: enough to switch between branches."""
@@ -166,15 +165,3 @@ class SourcesCacheLocator(_CacheLocator):
     def get_disambiguator(self) -> str:
         """Return the line of the function, which distinguishes functions with the same name."""
         return str(self._line)
-
-
-_save_overload: Callable[[Any, object, object], None] = Cache.save_overload
-
-
-def save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
-    """Save compiled code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
-    if not is_read_only(Path(cache.cache_path)):
-        _save_overload(cache, signature, data)
-
-
-Cache.save_overload = save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this

@@ -46,6 +46,8 @@ with _hidden("coverage", "scipy"):  # Numba imports both if they are installed, 
     import numba.np.arraymath
     from numba.core import event
 
+from stream_app.jit.loading import CompiledCode  # noqa: E402  (Numba must be imported first, see above)
+
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -66,9 +68,10 @@ def _cached_when_compiled(dispatcher: Any) -> Any:  # noqa: ANN401  (Numba's typ
     To look for it takes 0.5 ms, and of the functions that a process imports, it uses a tenth.
     """
     compile_now = dispatcher.compile
+    cache_of: Any = CompiledCode
 
     def compile_first(signature: object) -> object:
-        dispatcher.enable_caching()
+        dispatcher._cache = cache_of(dispatcher.py_func)  # noqa: SLF001  (as Numba's `enable_caching` does)
         dispatcher.compile = compile_now
         return compile_now(signature)
 
