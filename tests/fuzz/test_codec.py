@@ -13,7 +13,8 @@ import numpy as np
 from stream_app.records import Reason, Side
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_labels
-from tests.support.formats.avro_reference import HEADERS, Maker, judge, varint
+from tests.support.formats.avro_reference import HEADERS, judge
+from tests.support.formats.avro_values import Maker, varint
 from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
 
 BATCH = 500

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 CHECKED = (
     "tests/property/test_task.py",
+    "tests/property/test_task_cuts.py",
     "tests/unit/serialization/test_json_form.py",
     "tests/unit/pipeline/test_columns.py",
 )

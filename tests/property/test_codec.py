@@ -25,7 +25,8 @@ from stream_app.records import (
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import decode
 from stream_app.serialization.wire_format import WireFormat
-from tests.support.formats.avro_reference import HEADERS, Maker, judge, plain, read, same
+from tests.support.formats.avro_reference import HEADERS, judge, plain, read, same
+from tests.support.formats.avro_values import Maker
 from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
 from tests.support.formats.columns import encode_metrics, encode_outcomes, encode_predictions
 from tests.support.formats.json_values import JSON

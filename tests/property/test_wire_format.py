@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stream_app.records import Side
 from stream_app.serialization.decode import DecodeLimits, decode
-from tests.support.formats.avro_reference import Maker
+from tests.support.formats.avro_values import Maker
 from tests.support.formats.codecs import MAX_FEATURES, MAX_RECORD_BYTES
 from tests.support.formats.wire_formats import CONFLUENT, SHORTER_BYTES, reframed
 

@@ -34,6 +34,7 @@ from tests.simulation.faults import Event, Fault
 from tests.simulation.opinion import Opinion
 from tests.simulation.schedule import StuckError
 from tests.simulation.worlds.inputs import is_odd
+from tests.simulation.worlds.run import run
 from tests.simulation.worlds.shape import draw_shape
 from tests.simulation.worlds.world import World, WrongError
 from tests.support.rows import columns, range_of
@@ -63,7 +64,7 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
     wrong = ""
     try:
         with _quiet(), _trimming_often():
-            world.run()
+            run(world)
         check(world)
     except (WrongError, StuckError, DiffersError) as error:
         wrong = f"{type(error).__name__}: {error}"

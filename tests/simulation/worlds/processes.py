@@ -3,15 +3,11 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from stream_app.backends.base import CLIENT_NAME
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.errors import (
-    ArebaError,
-    ErrorCode,
-)
+from stream_app.errors import ArebaError, ErrorCode
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
@@ -23,9 +19,8 @@ from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, 
 from tests.simulation.schedule import KilledError
 from tests.simulation.transactions import SimulatedTransaction
 from tests.simulation.worlds.cluster import SimulatedCluster
-
-if TYPE_CHECKING:
-    from tests.simulation.worlds.world import World
+from tests.simulation.worlds.maintenance import raise_limit
+from tests.simulation.worlds.world import World
 
 Say = Callable[[str], None]
 
@@ -58,7 +53,7 @@ COUNTED: Mapping[type[events.Event], Event] = {
 class Notes:
     """Counts the events of a worker, and writes lines to the trace, if there is one."""
 
-    def __init__(self, world: "World", say: Say, transaction: SimulatedTransaction) -> None:
+    def __init__(self, world: World, say: Say, transaction: SimulatedTransaction) -> None:
         self._world = world
         self._counts = world.faults.events
         self._say = say
@@ -89,11 +84,11 @@ class Notes:
 
     def _parked(self, event: events.TaskParked) -> None:
         """Record a parked task; only a loss of inputs may park one."""
-        if event.task in self._world.lost and event.problem.code is ErrorCode.INPUTS_DELETED:
+        if event.task in self._world.duties.lost and event.problem.code is ErrorCode.INPUTS_DELETED:
             self._counts[Event.PARKED] += 1
         elif event.problem.code is ErrorCode.RECORD_TOO_LARGE:
             self._counts[Event.UNREPAIRABLE] += 1
-            self._world.raise_limit()
+            raise_limit(self._world)
         else:
             self._world.wrong.append(f"task {event.task} was parked: {event.problem}")
 
@@ -102,11 +97,11 @@ class Notes:
 
     def _streams_stopped(self, event: events.StreamsStopped) -> None:
         self._counts[Event.STREAM_STOPPED] += len(event.stops)
-        self._world.stopped.update(event.stops)
+        self._world.duties.stopped.update(event.stops)
 
     def _streams_resumed(self, event: events.StreamsResumed) -> None:
         self._counts[Event.STREAM_RESUMED] += len(event.streams)
-        self._world.stopped.difference_update(event.streams)
+        self._world.duties.stopped.difference_update(event.streams)
 
     def _ids_erased(self, event: events.IdsErased) -> None:
         self._counts[Event.ERASED if any(event.erased[2:]) else Event.ERASED_AGAIN] += 1
@@ -122,9 +117,24 @@ class Notes:
 
 
 class Process:
-    """A process of `areba run`, from its start to its end."""
+    """A process of `areba run`, from its start to its end.
 
-    def __init__(self, world: "World", instance: str, restarted_at: Sequence[float], was_fenced: bool) -> None:
+    Args:
+        world: The world.
+        instance: The name of the worker.
+        restarted_at: When it was restarted recently.
+        was_fenced: Whether it is restarted because it was fenced.
+        ended: Receives the process and its error, if it has any, when it ends.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        instance: str,
+        restarted_at: Sequence[float],
+        was_fenced: bool,
+        ended: Callable[["Process", ArebaError | None], None],
+    ) -> None:
         world.started += 1
         self.name = f"{instance}#{world.started}"
         self.instance = instance
@@ -136,6 +146,7 @@ class Process:
         self.observer: Observer | None = None
         self._world = world
         self._was_fenced = was_fenced
+        self._ended = ended
         self.config = world.config(instance)
         self.gate = Gate(world.scheduler, world.faults, world.shape.pace, self.say)
         self.gate.is_restoring = self._is_restoring
@@ -180,7 +191,7 @@ class Process:
             pass
         except ArebaError as raised:
             error = raised
-        self._world.ended(self, error)
+        self._ended(self, error)
 
     def _run(self) -> None:
         world = self._world

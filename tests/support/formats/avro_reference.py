@@ -8,9 +8,8 @@ refuses it.
 import io
 import json
 import math
-import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -18,11 +17,7 @@ import fastavro
 from fastavro.schema import parse_schema
 
 from stream_app import schemas
-from stream_app.records import (
-    MarkKind,
-    Reason,
-    Side,
-)
+from stream_app.records import MarkKind, Reason, Side
 
 OURS_ALONE = {"long varint", "int range", "index range", "block size", "boolean", "left over"}
 """Checks that fastavro does not make, or makes only in part."""
@@ -31,8 +26,10 @@ DATA_TYPE = {Side.EXAMPLES: "example", Side.LABELS: "label"}
 
 PARSED: dict[str, Any] = {name: parse_schema(json.loads(text)) for (name, _), text in schemas.sources().items()}
 
+ValueReader = Callable[[], Any]
 
-def _pair_of(kind: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
+
+def pair_of(kind: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
     """Return the record that an item of a map is: its name and its value."""
     return {"type": "record", "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": kind}]}
 
@@ -112,7 +109,7 @@ class Reader:
 
     def mapping(self, kind: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
         """Read a map: its blocks are those of an array of names and values."""
-        return {one["name"]: one["value"] for one in self.items(_pair_of(kind))}
+        return {one["name"]: one["value"] for one in self.items(pair_of(kind))}
 
     def fields(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401  (a schema is any JSON)
         """Read the fields of a record."""
@@ -123,7 +120,7 @@ class Reader:
         if isinstance(kind, list):
             return self.value(kind[self.index(len(kind))])
         if isinstance(kind, dict):
-            named: dict[str, Callable[[], Any]] = {
+            named: dict[str, ValueReader] = {
                 "enum": lambda: kind["symbols"][self.index(len(kind["symbols"]))],
                 "fixed": lambda: self.take(kind["size"]),
                 "record": lambda: self.fields(kind),
@@ -141,7 +138,7 @@ class Reader:
             if byte > 1:
                 raise RefusedError("boolean")
             return byte == 1
-        readers: dict[str, Callable[[], Any]] = {
+        readers: dict[str, ValueReader] = {
             "null": lambda: None,
             "string": self.text,
             "long": self.number,
@@ -279,150 +276,3 @@ def has_threshold(kind: str | None, number: float | None) -> bool:
     if kind == "alerts":
         return 0 < number < 1
     return kind in {"score", "probability"} and 0 <= number <= 1
-
-
-# Values that are almost right -----------------------------------------------------------------------------------------
-
-
-def varint(value: int, padding: int = 0) -> bytes:
-    """Encode a zig-zag varint, `padding` bytes longer than necessary; values beyond 64 bits are written as they are."""
-    bits = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while bits >= 0x80:
-        out.append(bits & 0x7F | 0x80)
-        bits >>= 7
-    out.append(bits)
-    for _ in range(padding):
-        out[-1] |= 0x80
-        out.append(0)
-    return bytes(out)
-
-
-NUMBERS = (0, 1, 2, 5, -1, -2, 63, 64, 249, 250, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**62, 2**63 - 1, -(2**63))
-TEXTS = (
-    b"",
-    b"a",
-    b"fraud",
-    "forêt-日本-🎲".encode(),
-    b"\xff",
-    b"\xc0\x80",
-    b"\xed\xa0\x80",
-    b"\xf4\x90\x80\x80",
-    b"\xe2\x82",
-)
-FLOATS = (0.0, -0.0, 1.5, 1e-45, 3.4e38, math.inf, -math.inf, math.nan)
-
-
-class Maker:
-    """Makes values that are valid or nearly so, from a seeded generator."""
-
-    def __init__(self, generator: random.Random) -> None:
-        self.random = generator
-
-    def number(self, good: int) -> bytes:
-        """Make a number, sometimes an unusual one or in an unusual encoding."""
-        draw = self.random.random()
-        if draw < 0.9:
-            return varint(good)
-        if draw < 0.95:
-            return varint(good, self.random.choice((1, 2, 8, 9, 10)))
-        return varint(self.random.choice((*NUMBERS, 2**63, 2**70, -(2**64))))
-
-    def text(self) -> bytes:
-        """Make a string, sometimes an unusual one."""
-        draw = self.random.random()
-        if draw < 0.7:
-            raw = self.random.choice(TEXTS[1:4])
-        elif draw < 0.85:
-            raw = b"x" * self.random.choice((63, 64, 65, 248, 249, 250))
-        else:
-            raw = self.random.choice(TEXTS)
-        return self.number(len(raw)) + raw
-
-    def floats(self) -> bytes:
-        """Make an array, split into random blocks."""
-        out = b""
-        for _ in range(self.random.choice((0, 1, 1, 1, 1, 1, 2, 3))):
-            count = self.random.randint(1, 6)
-            odd = self.random.random() < 0.1
-            raw = b"".join(
-                struct.pack("<f", self.random.choice(FLOATS) if odd else self.random.gauss()) for _ in range(count)
-            )
-            if self.random.random() < 0.2:
-                size = 4 * count if self.random.random() < 0.8 else self.random.choice(NUMBERS)
-                out += self.number(-count) + self.number(size) + raw
-            else:
-                out += self.number(count) + raw
-        return out + varint(0)
-
-    def items(self, kind: Any) -> bytes:  # noqa: ANN401  (a schema is any JSON)
-        """Make an array, split into random blocks, some with a size that may be wrong."""
-        out = b""
-        for _ in range(self.random.choice((0, 1, 1, 1, 2))):
-            count = self.random.randint(1, 3)
-            raw = b"".join(self.field(kind) for _ in range(count))
-            if self.random.random() < 0.2:
-                size = len(raw) if self.random.random() < 0.8 else self.random.choice(NUMBERS)
-                out += self.number(-count) + self.number(size) + raw
-            else:
-                out += self.number(count) + raw
-        return out + varint(0)
-
-    def field(self, kind: Any) -> bytes:  # noqa: ANN401  (a schema is any JSON)
-        """Make a value of a type."""
-        if isinstance(kind, list):
-            index = self.random.randrange(len(kind))
-            return self.number(index) + self.field(kind[index])
-        if isinstance(kind, dict):
-            named: dict[str, Callable[[], bytes]] = {
-                "enum": lambda: self.number(self.random.randrange(len(kind["symbols"]))),
-                "fixed": lambda: self.random.randbytes(kind["size"]),
-                "record": lambda: b"".join(self.field(field["type"]) for field in kind["fields"]),
-                "array": lambda: self.floats() if kind["items"] == "float" else self.items(kind["items"]),
-                "map": lambda: self.items(_pair_of(kind["values"])),
-            }
-            return named[kind["type"]]()
-        if kind in {"int", "long"}:
-            return self.number(self.random.choice((0, 1, 1, 1, 7, 1_700_000_000)))
-        writers: dict[str, Callable[[], bytes]] = {
-            "null": lambda: b"",
-            "string": self.text,
-            "boolean": lambda: bytes([self.random.choice((0, 1, 1, 2, 255))]),
-            "float": lambda: struct.pack("<f", self.random.gauss()),
-            "double": lambda: struct.pack("<d", self.random.gauss()),
-        }
-        return writers[kind]()
-
-    def value(self, name: str) -> bytes:
-        """Make a value of a record type, by its schema."""
-        return HEADERS[name] + b"".join(self.field(field["type"]) for field in PARSED[name]["fields"])
-
-    def spoiled(self, value: bytes) -> bytes:
-        """Return the value unchanged, or with a few bytes changed, added or removed."""
-        raw = bytearray(value)
-        for _ in range(self.random.choice((0, 0, 1, 1, 2, 5))):
-            place = self.random.randrange(len(raw) + 1)
-            match self.random.randrange(5):
-                case 0:
-                    raw[place : place + 1] = self.random.randbytes(1)
-                case 1:
-                    del raw[place:]
-                case 2:
-                    raw[place:place] = self.random.randbytes(self.random.randint(1, 3))
-                case 3:
-                    del raw[place : place + self.random.randint(1, 4)]
-                case 4:
-                    raw[place : place + 1] = self.random.choice((b"\x80", b"\xff", b"\x00", b"\x01", b"\x7f"))
-        return bytes(raw)
-
-    def values(self, count: int, side: Side) -> Iterator[bytes | None]:
-        """Yield inputs of one side as a hostile producer would send them."""
-        weights = [20 if name in {DATA_TYPE[side], "mark"} else 1 for name in PARSED]
-        for _ in range(count):
-            draw = self.random.random()
-            if draw < 0.01:
-                yield None
-            elif draw < 0.03:
-                yield self.random.randbytes(self.random.randint(0, 40))
-            else:
-                yield self.spoiled(self.value(self.random.choices(list(PARSED), weights)[0]))

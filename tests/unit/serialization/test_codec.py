@@ -1,10 +1,9 @@
-"""The codec on fixed values: golden bytes, every reason, both ways of writing."""
+"""The codec on fixed values: golden bytes, every reason, and every check of bytes."""
 
 import dataclasses
 import io
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,6 @@ from stream_app.records import (
     Label,
     Mark,
     MarkKind,
-    Metric,
-    MetricWindow,
     Outcome,
     Prediction,
     Reason,
@@ -32,12 +29,10 @@ from stream_app.records import (
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.encode import encode_examples, encode_labels
 from stream_app.verify.topic_reader import read_value
-from tests.support.formats.avro_reference import plain, varint
+from tests.support.formats.avro_reference import plain
 from tests.support.formats.columns import encode_outcomes, encode_predictions
 from tests.support.formats.ids import unpack_id
-from tests.support.formats.metrics import window
 
 LIMITS = DecodeLimits()
 GOLDEN = Path(schemas.__file__).parent / "golden"
@@ -265,172 +260,3 @@ def test_size_limit() -> None:
     assert reason(value, limits=DecodeLimits(max_record_bytes=len(value))) == 0
     assert reason(value, limits=DecodeLimits(max_record_bytes=len(value) - 1)) == Reason.TOO_LARGE
     assert reason(value[::-1] * 100_000) == Reason.TOO_LARGE
-
-
-def test_encode_examples() -> None:
-    """The replay's fast encoder writes what the slow one writes, from any layout of the matrix."""
-    matrix = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(4, 3))
-    matrix.flags.writeable = False
-    ids = ["a", "é" * 32, "c" * 64, "🎲"]
-    values = encode_examples("forêt", ids, matrix)
-    assert values == [codec.encode(Example("forêt", *row)) for row in zip(ids, matrix.tolist(), strict=True)]
-    assert encode_examples("s", [], matrix[:0]) == []
-
-
-def test_encode_labels() -> None:
-    """The same for labels, with and without revisions."""
-    ids, labels = ["a", "é", "c" * 64], np.array([0, 1, 1], np.int8)
-    expected = [codec.encode(Label("s", *row)) for row in zip(ids, labels.tolist(), strict=True)]
-    assert encode_labels("s", ids, labels) == expected
-    revised = encode_labels("s", ids[:1], labels[:1], np.array([2**31 - 1]))
-    assert revised == [codec.encode(Label("s", "a", 0, 2**31 - 1))]
-    assert encode_labels("s", [], labels[:0]) == []
-
-
-ONE = np.ones((1, 1), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: encode_examples("", ["i"], ONE), "stream ''"),
-        (lambda: encode_examples("s" * 250, ["i"], ONE), "not 250"),
-        (lambda: encode_examples("s", ["i", ""], ONE.repeat(2, 0)), "row 1: an id has 1 to 64 bytes, not 0"),
-        (lambda: encode_examples("s", ["é" * 33], ONE), "row 0: an id has 1 to 64 bytes, not 66"),
-        (lambda: encode_examples("s", ["i"], ONE.repeat(2, 0)), "1 ids need features"),
-        (lambda: encode_examples("s", ["i"], ONE[:, :0]), "1 ids need features"),
-        (lambda: encode_labels("s", ["i"], np.array([2], np.int8)), "a label is 0 or 1"),
-        (lambda: encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
-        (lambda: encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
-        (lambda: codec.encode_unchecked(Label("s", "i", 2**31)), "Label cannot be written: int range"),
-        (lambda: codec.encode(Outcome("s", "i", "lost", None, None, None, None, None, None, None, None, 0)), "lost"),
-        (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0)), "length 5"),
-    ],
-)
-def test_a_record_that_no_schema_allows_is_an_error(call: Callable[[], object], message: str) -> None:
-    """A producer gets an error immediately instead of a dead letter much later."""
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-PREDICTIONS = [
-    Prediction("fraud", "i", "areba", True, 0.5, 0.0625, 1, 0, 0),
-    Prediction("forêt", "é" * 32, "baseline", False, 0.25, 0.0, 0, 2**63 - 1, -1),
-    Prediction("fraud", "x" * 64, "baseline", False, 1.0, 0.75, 1, 8191, 2**63 - 1),
-]
-
-OUTCOMES = [
-    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 0.0625, 1, 5000, 12, 2**40, 1_767_225_600_000),
-    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, 0.125, 0, None, 7, None, 1),
-    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, None, None, -5, None, 0, 2**63 - 1),
-    Outcome("forêt", "j", "evicted", None, None, None, None, None, None, None, None, -(2**63)),
-    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0.5, 1, 0, None, 2**63 - 1, 64),
-]
-
-
-def test_encode_columns() -> None:
-    """Tools that write single records and workers that write batches must give the same bytes, nulls included."""
-    assert encode_predictions(PREDICTIONS) == [codec.encode(each) for each in PREDICTIONS]
-    assert encode_outcomes(OUTCOMES) == [codec.encode(each) for each in OUTCOMES]
-    assert encode_predictions([]) == []
-    assert encode_outcomes([]) == []
-
-
-def test_decode_many() -> None:
-    """The function for subscribers returns the original records."""
-    records: list[avro.Record] = [*PREDICTIONS, *OUTCOMES]
-    assert codec.decode_many(codec.encode(record) for record in records) == records
-
-
-FIGURES = {
-    name: 0.1 + number / 16
-    for number, name in enumerate(each.name for each in dataclasses.fields(MetricWindow) if each.type is not float)
-}
-
-METRIC = Metric(
-    "s",
-    "areba",
-    True,
-    9,
-    (window(0.99, **FIGURES, positive_total=2), window(1, **FIGURES, negative_total=8)),
-    0.007,
-    0.1,
-    0.9,
-    10,
-    10,
-    10,
-    10,
-    9,
-    12,
-    1,
-    0,
-    0,
-    2,
-    0,
-    5,
-    6,
-    7,
-    2,
-    8,
-    6,
-    0.9,
-    3,
-    11,
-    0.02,
-    0.3,
-    4,
-    1,
-    1_767_225_600_000,
-)
-
-
-def test_metric_nulls() -> None:
-    """Before both classes were seen there is no recall; a zero would draw a wrong line on a dashboard."""
-    names = (
-        *("calibration_error", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
-        *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),
-        *("drift_examples", "score_psi", "largest_feature_psi", "largest_feature", "features_drifted"),
-    )
-    nulls: dict[str, Any] = dict.fromkeys(names)
-    metric = dataclasses.replace(METRIC, windows=(METRIC.windows[0], window(1, negative_total=8)), **nulls)
-    assert codec.decode_one(codec.encode(metric)) == metric
-
-
-def _metric_parts() -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the bytes of `METRIC`: before the array of windows, each of the two windows, and after the array."""
-    two, one = (codec.encode(dataclasses.replace(METRIC, windows=METRIC.windows[:count])) for count in (2, 1))
-    size, start = len(two) - len(one), two.index(b"\x04" + np.float64(0.99).tobytes())
-    windows = two[start + 1 : start + 1 + 2 * size]
-    return two[:start], windows[:size], windows[size:], two[start + 2 + 2 * size :]
-
-
-def test_metric_without_windows() -> None:
-    """A program that reads the first window must not fail at a metric of another writer that has none."""
-    with pytest.raises(ValueError, match="at least one window"):
-        dataclasses.replace(METRIC, windows=())
-    head, *_, rest = _metric_parts()
-    with pytest.raises(UndecodableError, match="Metric"):
-        codec.decode_one(head + b"\0" + rest)
-
-
-def test_records_in_blocks() -> None:
-    """Writers in other languages cut arrays of records into blocks, too; a wrong number or size is refused."""
-    head, first, second, rest = _metric_parts()
-    size = len(first)
-    for blocks in (
-        b"\x04" + first + second,
-        b"\x02" + first + b"\x02" + second,
-        b"\x01" + varint(size) + first + b"\x02" + second,
-        b"\x03" + varint(2 * size) + first + second,
-    ):
-        assert codec.decode_one(head + blocks + b"\0" + rest) == METRIC
-    for check, blocks in (
-        ("block size", b"\x03" + varint(2 * size - 1) + first + second),
-        ("block size", b"\x03" + varint(2**62) + first + second),
-        ("block size", b"\x03\x02" + first + second),
-        ("block size", varint(-(2**63)) + varint(2**63 - 1) + first),
-        ("truncated", varint(2**62) + first),
-        ("index range", b"\x02" + first[:8] + b"\x04" + first[9:]),
-    ):
-        with pytest.raises(UndecodableError, match=check):
-            codec.decode_one(head + blocks + b"\0" + rest)
