@@ -42,6 +42,7 @@ class OwnedTasks:
         new: Numbers of the tasks that are assigned and not yet being restored.
         topic_watch: Knows the topics.
         group: The membership of the consumer group, which fences members of an older generation.
+        awaits_assignment: Whether the group has not assigned anything since the start, or since it took everything.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class OwnedTasks:
         self.inputs = TaskInputs(ports.source, config.worker.buffer_bytes)
         self.new: list[int] = []
         self.group: object = None
+        self.awaits_assignment = True
         self._config = config
         self._settings = config.task_settings()
         self._ports = ports
@@ -91,6 +93,7 @@ class OwnedTasks:
         self.group = self._ports.source.group_metadata()
         self._observer.emit(events.Assigned(numbers))
         self.new = list(numbers)
+        self.awaits_assignment = False
         self.topic_watch.expire()  # the group also assigns when an input has grown
         self._kept.close_others(numbers)
         self._hanging.assigned()
@@ -102,6 +105,7 @@ class OwnedTasks:
         """Give up tasks that the group has taken back; they stay in memory until the next assignment."""
         self._generation += 1
         self.new = []
+        self.awaits_assignment = True
         self._observer.emit(events.Revoked(numbers))
         for number in numbers:
             task = self._remove(number)

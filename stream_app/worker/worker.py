@@ -33,7 +33,11 @@ IDLE_POLL_S = 0.1
 """Longest wait in a poll, which returns at any news: a request to stop is noticed within this time."""
 
 _READING_POLL_S = 0.01
-"""The same during a restore: neither records of progress nor answers of a broker end a poll of the inputs."""
+"""The same until the group assigns tasks, and during a restore: neither an assignment nor records of progress nor
+answers of a broker end a poll of the inputs."""
+
+_SHORTEST_POLL_S = 0.001
+"""The same while answers come quickly: a restore waits for some twenty of them in turn."""
 
 LONGEST_SLEEP_S = 0.02
 """Longest sleep while records gather for the next round. The group's callbacks wait for its end."""
@@ -296,7 +300,11 @@ class Worker:
         new = self._owned.new
         if new:
             return _READING_POLL_S if not self._owned.unannounced else 0.0
-        longest = _READING_POLL_S if any(task.state.is_restoring for task in self.tasks) else IDLE_POLL_S
+        silences_s = [task.silent_s for task in self.tasks if task.state.is_restoring]
+        if silences_s:
+            longest = min(max(_SHORTEST_POLL_S, min(silences_s) / 10), _READING_POLL_S)
+        else:
+            longest = _READING_POLL_S if self._owned.awaits_assignment else IDLE_POLL_S
         saves = any(task.writes_snapshot for task in self.tasks)
         if not saves and (self._rounds.is_starved or not any(map(_has_records, self.tasks))):
             return longest

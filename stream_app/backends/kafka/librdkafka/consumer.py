@@ -17,6 +17,9 @@ from stream_app.backends.kafka.librdkafka.partitions import elements_of, partiti
 
 _ASSIGN = int(KafkaError._ASSIGN_PARTITIONS)  # noqa: SLF001
 
+_END = -1
+"""The end of a partition, in a question for offsets (`RD_KAFKA_OFFSET_SPEC_LATEST`)."""
+
 _SEEK_TIMEOUT_S = 5.0
 """Longest wait for the threads that fetch; they answer without a request to a broker."""
 
@@ -82,9 +85,17 @@ class ColumnConsumer:
             self._lib.check(self._lib.pause_partitions(self._client.handle, elements))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these partitions again."""
-        with partition_list(self._lib, partitions) as elements:
+        """Fetch these partitions again, at once.
+
+        A thread that fetches sleeps for up to a second while all of its partitions are paused, and a resume does not
+        wake it (`rd_kafka_broker_consumer_serve`). Any request to its broker does, so ask for the ends of the
+        partitions; nobody reads the answer.
+        """
+        with partition_list(self._lib, dict.fromkeys(partitions, _END)) as elements:
             self._lib.check(self._lib.resume_partitions(self._client.handle, elements))
+            answers = self._lib.queue_new(self._client.handle)
+            self._lib.ListOffsets(self._client.handle, elements, None, answers)
+            self._lib.queue_destroy(answers)
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Continue at these offsets, and discard what was fetched of these partitions.
