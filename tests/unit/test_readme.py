@@ -59,8 +59,8 @@ def test_the_readmes_numbers_are_measured() -> None:
     )
     assert f"{ours:.0f} µs of CPU for each labelled example in a warm worker" in README
     assert f"takes Kafka Streams {streams:.0f} µs and Quix Streams {quix:.0f} µs" in README
-    assert f"p50 {measured(same, 'p50'):.0f} s, p99 {measured(same, 'p99'):.0f} s from `SIGKILL`" in README
-    assert f"{measured(other, 'p50'):.0f} s and {measured(other, 'p99'):.0f} s if another" in README
+    assert f"p50 {measured(same, 'p50'):.1f} s, p99 {measured(same, 'p99'):.1f} s from `SIGKILL`" in README
+    assert f"{measured(other, 'p50'):.1f} s and {measured(other, 'p99'):.1f} s if another" in README
     chaos = (ROOT / "docs" / "chaos.md").read_text(encoding="utf-8")
     for number in ("1,100", "1,556,521"):
         assert number in README
