@@ -1,7 +1,6 @@
 """A transactional producer that takes whole columns of records."""
 
 import ctypes
-import time
 from collections.abc import Mapping
 from functools import cache
 
@@ -100,15 +99,8 @@ class ColumnProducer:
         return len(self)
 
     def init_transactions(self, timeout_s: float) -> None:
-        """See `rd_kafka_init_transactions`; raise its error as a KafkaException, as the following methods do.
-
-        A broker has to answer first: a client without a connection looks for the coordinator again only after half a
-        second (`rd_kafka_txn_coord_query`).
-        """
-        until_s = time.monotonic() + timeout_s
-        self._client.reaches_broker(timeout_s)
-        left_s = max(until_s - time.monotonic(), 0.0)
-        self._lib.raise_error(self._lib.init_transactions(self._client.handle, milliseconds(left_s)))
+        """See `rd_kafka_init_transactions`; raise its error as a KafkaException, as the following methods do."""
+        self._lib.raise_error(self._lib.init_transactions(self._client.handle, milliseconds(timeout_s)))
 
     def begin_transaction(self) -> None:
         """See `rd_kafka_begin_transaction`."""
