@@ -59,11 +59,10 @@ def close_before(
         most: How many it may close.
 
     Returns:
-        How many more it might have closed; 0: some may be left.
+        How many more it might have closed.
     """
     while most > 0:
-        pending = state.counters[Counter.PENDING] > 0 and state.times[state.pending_heap[0]] < limit
-        waiting = state.counters[Counter.WAITING] > 0 and state.times[state.waiting_heap[0]] < limit
+        pending, waiting = _is_pending_before(state, limit), _is_waiting_before(state, limit)
         if pending and (not waiting or is_before(state, state.pending_heap[0], state.waiting_heap[0])):
             close_pending_example(state, out, state.pending_heap[0], position, kind)
         elif waiting:
@@ -80,9 +79,21 @@ def close_advanced(state: JoinArrays, out: JoinOutput, position: Number, most: N
     limit = state.counters[Counter.ADVANCED_BELOW]
     if limit > 0:
         most = close_before(state, out, limit, position, ADVANCED_KIND, ADVANCED_LABEL, most)
-        if most > 0:
+        if not (_is_pending_before(state, limit) or _is_waiting_before(state, limit)):
             state.counters[Counter.ADVANCED_BELOW] = 0
     return most
+
+
+@inlined_without_refcounts
+def _is_pending_before(state: JoinArrays, limit: Number) -> bool:
+    """Say whether an example with a timestamp below the limit is open."""
+    return bool(state.counters[Counter.PENDING] > 0 and state.times[state.pending_heap[0]] < limit)
+
+
+@inlined_without_refcounts
+def _is_waiting_before(state: JoinArrays, limit: Number) -> bool:
+    """Say whether a label with a timestamp below the limit waits."""
+    return bool(state.counters[Counter.WAITING] > 0 and state.times[state.waiting_heap[0]] < limit)
 
 
 @inlined_without_refcounts

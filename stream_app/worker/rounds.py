@@ -34,6 +34,9 @@ _PAUSE_SHARE = 0.25
 """Least pause after a round that is not full, as a part of the time that it took. A transaction of many tasks can take
 longer than `commit_interval_ms`: without a pause, the brokers would be busy with it all the time."""
 
+_LONGEST_PAUSE_S = 0.5
+"""Longest such pause: a process that was frozen in the middle of a round, for an hour or a week, took no longer."""
+
 FULL_RECORDS = 10_000
 """A round that takes this many records is full, even if no batch of a task is: to compute it takes some 50 ms."""
 
@@ -128,7 +131,7 @@ class Rounds:
         now_s = self._ports.clock.monotonic_s()
         if self.is_full:
             return now_s + (self._gathering.seconds if self._started is not None else 0.0)
-        return max(began_s + self._interval_s, now_s + _PAUSE_SHARE * (now_s - began_s))
+        return max(began_s + self._interval_s, now_s + min(_PAUSE_SHARE * (now_s - began_s), _LONGEST_PAUSE_S))
 
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
         """Compute the next batch of every live task that has records."""

@@ -219,6 +219,17 @@ def test_more_than_a_transaction_is_closed_in_several(ends: str) -> None:
     assert sum(records for records, _ in sizes) == 1_000 + 11 + (ends == "advance"), "a report of the marks"
 
 
+def test_marks_whose_examples_are_closed_close_nothing_that_comes_later() -> None:
+    """The record that closes the last of them closes as many as it may; an example that comes with it is not theirs."""
+    task = Task(0, _config(join={"max_closings_per_record": 10}).task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 20, 1_000), NONE)
+    mark = codec.encode(Mark("s0", MarkKind.ADVANCE, time_ms=1_500))
+    marks = RawRecords.of(np.array([20]), np.array([1_000]), [b"s0"], [mark])
+    assert len(task.step(marks, marks).topics["outcomes"]) == 10
+    later = [task.step(_examples("s0", 1, 1_200, first, first), NONE) for first in (21, 22)]
+    assert [len(outputs.topics["outcomes"]) for outputs in later] == [10, 0]
+
+
 def test_a_mark_of_the_largest_time_closes_everything() -> None:
     """It is how a producer says "all of it"; the time after it is no int64, and nothing was closed."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))

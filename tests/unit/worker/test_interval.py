@@ -11,17 +11,21 @@ from tests.support.world import PARTITIONS, World, make_config, started, take_tu
 
 INTERVAL_S = 0.1
 
+WEEK_S = 7 * 86_400.0
+
 
 class _Timed(EmbeddedTransaction):
-    """A transaction whose commit takes a time; it writes down when each begins."""
+    """A transaction whose commit takes a time; it notes when each begins."""
 
     def __init__(self, world: World, takes_s: float) -> None:
         super().__init__(world.broker, "app-w")
         self.begun_s: list[float] = []
-        self._clock, self._takes_s = world.clock, takes_s
+        self._clock, self._takes_s, self.frozen_s = world.clock, takes_s, 0.0
 
     def begin(self) -> None:
-        """Note the time."""
+        """Note the time, at which the process may have been frozen."""
+        self._clock.advance(self.frozen_s)
+        self.frozen_s = 0.0
         self.begun_s.append(self._clock.monotonic_s())
         super().begin()
 
@@ -50,3 +54,18 @@ def test_transactions_begin_an_interval_apart_or_leave_the_brokers_a_fifth_of_th
     assert [after - before for before, after in pairwise(begun_s)] == pytest.approx(
         [period_s] * (len(begun_s) - 1), abs=INTERVAL_S / 20
     )
+
+
+def test_a_process_that_was_frozen_in_a_round_goes_to_the_next_one_soon() -> None:
+    """A quarter of a frozen week is two days, in which the worker answered nothing and no alert said so."""
+    world = World(make_config())
+    transaction = _Timed(world, 0.0)
+    member = started(world.worker(transaction=transaction))
+    take_turns(member, until=lambda: len(member.tasks) == PARTITIONS)
+    world.send(1)
+    transaction.frozen_s = WEEK_S
+    take_turns(member, until=lambda: transaction.begun_s[-1] > WEEK_S)
+    rounds = len(transaction.begun_s)
+    world.send(1, first=1)
+    take_turns(member, until=lambda: len(transaction.begun_s) > rounds)
+    assert transaction.begun_s[-1] - transaction.begun_s[-2] < 1.0
