@@ -41,6 +41,10 @@ TRANSACTION_RECORDS = 10_000
 COST_SHARE = 20
 """Snapshots may cost 1 / 20 of the time: an expensive snapshot is taken less often."""
 
+_LONGEST_STEP_S = 10.0
+"""The longest time that a step of drafting counts. The first draft of a stream with five million pending examples takes
+4 s; in a longer step the process was frozen, which is no cost."""
+
 RETENTION_SHARE = 0.25
 """A snapshot is taken when the oldest record that a restore needs has used this share of its topic's retention. So the
 snapshot before it can be loaded as well, and an outage may last for half of the retention."""
@@ -246,7 +250,7 @@ class SnapshotWriter:
         self._unnamed_needs = self._unnamed_needs or self._unsaved
         anchored = NeededRecords(anchor.progress_offset, -1, start_s, 1, _PROGRESS_RECORD_BYTES)
         self._unsaved = [None, None, anchored]
-        self._cost_s = self._seconds() - start_s + self._manifest_bytes / _SEND_BYTES_PER_S
+        self._cost_s = self._step_s(start_s) + self._manifest_bytes / _SEND_BYTES_PER_S
 
     def keep(self, names: Iterable[str]) -> None:
         """Draft these streams before they change, if a snapshot needs them as they are."""
@@ -282,7 +286,11 @@ class SnapshotWriter:
         for blob in blobs:
             writing.queue.extend(chunks_with(blob.key, blob.content))
         writing.new_bytes += size
-        self._cost_s += self._seconds() - start_s + size / _SEND_BYTES_PER_S
+        self._cost_s += self._step_s(start_s) + size / _SEND_BYTES_PER_S
+
+    def _step_s(self, start_s: float) -> float:
+        """Return what a step of drafting that began at a time, and ends now, costs."""
+        return min(self._seconds() - start_s, _LONGEST_STEP_S)
 
     def next_records(self, room: int = TRANSACTION_BYTES) -> OutputRecords:
         """Return the snapshot records of the next transaction; there may be none.
