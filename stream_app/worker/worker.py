@@ -300,15 +300,17 @@ class Worker:
         new = self._owned.new
         if new:
             return _READING_POLL_S if not self._owned.unannounced else 0.0
-        silences_s = [task.silent_s for task in self.tasks if task.state.is_restoring]
-        if silences_s:
-            longest = min(max(_SHORTEST_POLL_S, min(silences_s) / 10), _READING_POLL_S)
-        else:
-            longest = _READING_POLL_S if self._owned.awaits_assignment else IDLE_POLL_S
         saves = any(task.writes_snapshot for task in self.tasks)
         if not saves and (self._rounds.is_starved or not any(map(_has_records, self.tasks))):
-            return longest
-        return max(0.0, min(self._rounds.due_s - self._ports.clock.monotonic_s(), longest))
+            return self._longest_wait_s()
+        return max(0.0, min(self._rounds.due_s - self._ports.clock.monotonic_s(), self._longest_wait_s()))
+
+    def _longest_wait_s(self) -> float:
+        """Return how long a poll may wait for news that do not end it."""
+        silences_s = [task.silent_s for task in self.tasks if task.state.is_restoring]
+        if silences_s:
+            return min(max(_SHORTEST_POLL_S, min(silences_s) / 10), _READING_POLL_S)
+        return _READING_POLL_S if self._owned.awaits_assignment else IDLE_POLL_S
 
     def _only_gathers(self) -> bool:
         """Say whether nothing can be done before the next round is due, whatever is read until then."""

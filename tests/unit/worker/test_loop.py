@@ -15,6 +15,7 @@ from stream_app.errors import (
 from stream_app.record_columns import OutputRecords
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.worker import worker
 from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.ports import Ports
@@ -161,6 +162,21 @@ def test_an_idle_worker_sleeps() -> None:
         member.turn()
     assert len(member.tasks[0].waiting[0]) == 1
     assert source.waits[-5:] == [worker.IDLE_POLL_S] * 5
+
+
+def test_a_worker_that_has_no_assignment_yet_polls_often() -> None:
+    """An assignment does not end a poll: its tasks would wait for a tenth of a second at each start and rebalance."""
+    world = World(make_config())
+    source = _Polls(world.broker)
+    ports = Ports(
+        source, EmbeddedTransaction(world.broker, "app/w"), world.cluster, world.clock, world.open_transaction
+    )
+    member = started(Worker(world.config, ports, Observer(world.clock)))
+    take_turns(member, until=lambda: bool(member.tasks) and all(t.state is TaskState.LIVE for t in member.tasks))
+    assert max(source.waits) <= worker.IDLE_POLL_S / 10
+    for _ in range(5):
+        member.turn()
+    assert source.waits[-1] == worker.IDLE_POLL_S
 
 
 def test_a_batch_is_as_large_as_its_cost_allows() -> None:
