@@ -8,7 +8,7 @@ scores, is compared between the topics: an outcome has the score of the champion
 Memory: the state of the reference join, one range, and the lookahead of three comparisons.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -174,18 +174,18 @@ class PartitionAudit:
         self._outcomes.expect(due[ExpectedOutcome], fates.get("outcomes", "kept"))
         self._dead_letters.expect(due[Dead], fates.get("dead_letters", "kept"))
 
-    def finish(self, *, running: bool, is_whole: bool = True) -> dict[str, StreamTotals]:
+    def finish(self, explains_more: Callable[[], bool], *, is_whole: bool = True) -> dict[str, StreamTotals]:
         """Compare what is left.
 
         Args:
-            running: Whether the group has committed more since: then further outputs are not unexpected.
+            explains_more: See `SequenceCheck.finish`.
             is_whole: Whether the topics still have all outputs; else the records cannot add up.
 
         Returns:
             Counts by stream.
         """
         for check in (self._predictions, self._outcomes, self._dead_letters):
-            check.finish(running=running)
+            check.finish(explains_more)
         if not is_whole:
             return {}
         for stream in (*self._reference.leftovers, *self._reference.streams.values()):

@@ -4,7 +4,7 @@ After a difference the comparison continues: one lost or added record is one fin
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import dropwhile, islice
 from typing import Generic, Protocol, TypeVar
 
@@ -70,17 +70,20 @@ class SequenceCheck(Generic[Expected, Found]):
         self._expected.extend(named)
         self._compare(keep=_LOOKAHEAD_RECORDS)
 
-    def finish(self, *, running: bool) -> None:
+    def finish(self, explains_more: Callable[[], bool]) -> None:
         """Compare what is left.
 
         Args:
-            running: Whether more was committed since: then further records of the topic are not unexpected.
+            explains_more: Is called where the topic has further records; says whether they are of a newer commit, and
+                so not unexpected.
         """
         self._compare(keep=0)
         for passed in self._early.values():
             for found in passed:
                 self._handler.on_unexpected(found)
-        while not running and self._look_ahead(1):
+        if not self._look_ahead(1) or explains_more():
+            return
+        while self._look_ahead(1):
             self._handler.on_unexpected(self._found.popleft()[1])
 
     def _look_ahead(self, count: int) -> bool:

@@ -17,6 +17,7 @@ from stream_app.verify.audit import NOTHING_DELETED, PartitionAudit
 from stream_app.verify.metrics.topic_check import MetricsTopicCheck
 from stream_app.verify.moved_streams import MovedStreams
 from stream_app.verify.partition.deleted import DeletedRecords, Fate, Horizon
+from stream_app.verify.partition.newer_commits import NewerCommits
 from stream_app.verify.partition.sent_back import SentBack
 from stream_app.verify.progress_check import ProgressCheck, ProgressStep, ends_of
 from stream_app.verify.results import Code, Findings, Scope, StreamTotals
@@ -150,24 +151,25 @@ class PartitionCheck:
                 rerun.take(step.offset, step.record)
         self._take_range(audit, inputs, progress.ends)
         metrics = self._read_metrics(reader, audit, lacks_outputs=lacks_outputs)
-        running = reader.last_commit(self._progress) != last
+        newer = NewerCommits(last, lambda: reader.last_commit(self._progress))
         self._deleted.report_inputs(lows, begin, progress.ends, 0 if self._has_gap else self._commits)
         if lacks_outputs and self._is_complete:
             self._deleted.report_outputs(self._horizons.values())
-        figures = audit.finish(running=running, is_whole=not lacks_outputs) if self._is_complete else {}
+        figures = audit.finish(newer.explain_output, is_whole=not lacks_outputs) if self._is_complete else {}
+        models = ended = None
+        if rerun is not None:
+            rerun.finish(newer.explain_output)
+            models, ended = self._take_models(rerun), rerun.ended()
+        is_running = newer.exist()
         self._notes += audit.notes()
-        self._hand_over(audit, running=running)
-        if running:
+        self._hand_over(audit, is_running=is_running)
+        if is_running:
             self._notes.append(f"partition {self._partition}: the group is at work; newer outputs were left alone")
         elif self._is_complete:
             if not lacks_outputs:
                 metrics.finish(figures)
                 self._check_count(reader)
             self._notes += sent_back.finish(audit.moved_letters)
-        models = ended = None
-        if rerun is not None:
-            rerun.finish(running=running)
-            models, ended = self._take_models(rerun), rerun.ended()
         scope = self._scope(begin, progress.ends, lows)
         return Checked(figures, self._notes, scope, self._commits, reader.written.total(), models, ended)
 
@@ -228,7 +230,7 @@ class PartitionCheck:
                 self._promised += step.record.records
             rerun.take(step.offset, step.record)
         check_ends(*where, progress.ends, self._findings)
-        rerun.finish(running=reader.last_commit(self._progress) != last)
+        rerun.finish(NewerCommits(last, lambda: reader.last_commit(self._progress)).explain_output)
         if lacks_outputs:
             self._deleted.report_outputs(horizons.values())
         kind = "checkpoint" if start.is_checkpoint else "oldest snapshot that is left, since inputs were deleted"
@@ -275,11 +277,11 @@ class PartitionCheck:
         if record.kind == REPAIR:
             self._notes.append(f"{where}: outputs whose commit markers were lost were published again")
 
-    def _hand_over(self, audit: PartitionAudit, *, running: bool) -> None:
+    def _hand_over(self, audit: PartitionAudit, *, is_running: bool) -> None:
         """Keep what is known of the streams that have left this partition, for the check of the others."""
         departed = audit.departed()
         self._moved.names.update(departed)
-        if self._is_complete and not running:
+        if self._is_complete and not is_running:
             self._moved.departed |= departed
 
     def _arrive(self, name: str, audit: PartitionAudit) -> None:

@@ -313,11 +313,11 @@ class Rerun:
         ends = {self._horizons[name].topic: topic.results.last + 1 for name, topic in self._topics.items()}
         return Ended(position.model_copy(update={"outputs": ends}), blobs)
 
-    def finish(self, *, running: bool) -> None:
-        """Compare what is left after the last progress record."""
+    def finish(self, explains_more: Callable[[], bool]) -> None:
+        """Compare what is left after the last progress record; see `SequenceCheck.finish`."""
         for topic in self._topics.values():
             if topic.results.differences < _MAX_DIFFERENCES:
-                topic.check.finish(running=running or self.stopped is not None)
+                topic.check.finish(lambda: self.stopped is not None or explains_more())
 
     def models(self) -> str | None:
         """Return the SHA-256 of all models, as a worker logs it at a clean stop; None if the run ended early."""

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.config import Config
@@ -76,6 +77,25 @@ def test_models_of_a_continued_run_are_those_of_a_whole_run(application: Verifie
     application.verify(path)
     application.day()
     assert application.verify(path).models == application.verify().models
+
+
+def test_commits_that_come_while_outputs_are_read_are_no_finding(
+    application: VerifiedApplication, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daily check of 64 partitions, while records came, reported the newest outputs of some of them."""
+    application.day()
+    assert application.verify(path).ok
+    cluster, days = application._cluster, [application.day]
+    read = cluster.reader
+
+    def reader(partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        if partition.topic == application.config.topics.predictions and days:
+            days.pop()()
+        return read(partition, committed=committed)
+
+    monkeypatch.setattr(cluster, "reader", reader)
+    assert list(application.verify(path).findings) == []
+    assert not days
 
 
 def test_damage_after_the_checkpoint_is_found_each_day(application: VerifiedApplication, path: Path) -> None:
