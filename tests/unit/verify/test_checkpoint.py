@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from stream_app.backends.base import LogReader, TopicPartition
+from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.config import Config
@@ -86,12 +86,19 @@ def test_commits_that_come_while_outputs_are_read_are_no_finding(
     application.day()
     assert application.verify(path).ok
     cluster, days = application._cluster, [application.day]
-    read = cluster.reader
+    open_reader = cluster.reader
 
     def reader(partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        if partition.topic == application.config.topics.predictions and days:
-            days.pop()()
-        return read(partition, committed=committed)
+        made = open_reader(partition, committed=committed)
+        poll = made.poll
+
+        def late(max_records: int, timeout_s: float) -> Fetched | None:
+            while partition.topic == application.config.topics.predictions and days:
+                days.pop()()
+            return poll(max_records, timeout_s)
+
+        monkeypatch.setattr(made, "poll", late)
+        return made
 
     monkeypatch.setattr(cluster, "reader", reader)
     assert list(application.verify(path).findings) == []
