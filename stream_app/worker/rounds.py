@@ -34,8 +34,15 @@ _PAUSE_SHARE = 0.25
 """Least pause after a round that is not full, as a part of the time that it took. A transaction of many tasks can take
 longer than `commit_interval_ms`: without a pause, the brokers would be busy with it all the time."""
 
+_RESTORING_SHARE = 1.0
+"""The same while tasks are restored, also after a full round: a restore waits for twenty answers in turn, and looks
+for them only between two rounds."""
+
 _LONGEST_PAUSE_S = 0.5
 """Longest such pause: a process that was frozen in the middle of a round, for an hour or a week, took no longer."""
+
+_SILENT_S = 1.0
+"""A restore that has waited longer for brokers gets no pause: the tasks that are live do not wait for it."""
 
 FULL_RECORDS = 10_000
 """A round that takes this many records is full, even if no batch of a task is: to compute it takes some 50 ms."""
@@ -129,9 +136,13 @@ class Rounds:
     def _due_after(self, began_s: float) -> float:
         """Return when the next round is due, after the round that began at a time and ends now."""
         now_s = self._ports.clock.monotonic_s()
+        restores = any(task.state.is_restoring and task.silent_s < _SILENT_S for task in self._tasks.all)
+        share = _RESTORING_SHARE if restores else _PAUSE_SHARE
+        pause_s = min(share * (now_s - began_s), _LONGEST_PAUSE_S)
         if self.is_full:
-            return now_s + (self._gathering.seconds if self._started is not None else 0.0)
-        return max(began_s + self._interval_s, now_s + min(_PAUSE_SHARE * (now_s - began_s), _LONGEST_PAUSE_S))
+            gathering_s = self._gathering.seconds if self._started is not None else 0.0
+            return now_s + max(gathering_s, pause_s if restores else 0.0)
+        return max(began_s + self._interval_s, now_s + pause_s)
 
     def _compute(self) -> Sequence[tuple[OwnedTask, ComputedBatch | OwnCodeError | None]]:
         """Compute the next batch of every live task that has records."""

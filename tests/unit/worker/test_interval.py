@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.task_state import TaskState
 from tests.support.world import PARTITIONS, World, make_config, started, take_turns
 
 INTERVAL_S = 0.1
@@ -69,3 +71,21 @@ def test_a_process_that_was_frozen_in_a_round_goes_to_the_next_one_soon() -> Non
     world.send(1, first=1)
     take_turns(member, until=lambda: len(transaction.begun_s) > rounds)
     assert transaction.begun_s[-1] - transaction.begun_s[-2] < 1.0
+
+
+@pytest.mark.parametrize(("silent_s", "pause_s"), [(0.0, 0.4), (5.0, 0.1)])
+def test_a_round_leaves_as_much_time_to_a_restore_as_it_took(
+    monkeypatch: pytest.MonkeyPatch, silent_s: float, pause_s: float
+) -> None:
+    """A restore looks for answers between two rounds only: with 64 tasks, the last was live after twenty seconds.
+
+    A restore whose brokers do not answer keeps nobody waiting.
+    """
+    world = World(make_config(worker={"commit_interval_ms": 1000 * INTERVAL_S}))
+    member = started(world.worker())
+    take_turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.LIVE] * PARTITIONS)
+    restored = SimpleNamespace(state=TaskState.LOADING, silent_s=silent_s)
+    monkeypatch.setitem(member._owned._tasks, PARTITIONS, restored)
+    began_s = world.clock.monotonic_s()
+    world.clock.advance(0.4)
+    assert member._rounds._due_after(began_s) == pytest.approx(world.clock.monotonic_s() + pause_s)
