@@ -146,8 +146,8 @@ MEMORY_BOUND = LogLine(
 MEMORY_ABOVE_LIMIT = LogLine(
     "memory",
     _WARNING,
-    " bound={bound} is above limit={limit} of {limit_name}: lower join.max_..._per_stream, "
-    "limits.max_streams_per_task or worker.buffer_bytes",
+    " bound={bound} is above limit={limit} of {limit_name}: lower join.max_table_bytes_per_task, "
+    "limits.max_streams_per_task, limits.max_features (of streams that name no features) or worker.buffer_bytes",
     "The machine or the cgroup has less memory than the worker may need.",
 )
 

@@ -29,6 +29,9 @@ LOOK_INTERVAL_S = 1.0
 _LOOK_SLICE_S = 0.02
 """Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
 
+_NEAR_SHARE = 0.9
+"""A task that has this share of the streams that it may have is reported."""
+
 
 @dataclass(slots=True)
 class _Pass:
@@ -63,6 +66,7 @@ class StateWatch:
         self._observer = observer
         self._max_unlabelled_share = config.worker.max_unlabelled_share
         self._max_streams = config.limits.max_streams_per_task
+        self._opens_streams = config.unknown_streams == "model"
         self._join = join = config.join
         self._bounds: Mapping[str, int] = {
             "pending": join.max_pending_per_stream,
@@ -75,6 +79,7 @@ class StateWatch:
         self._passes: dict[OwnedTask, _Pass] = {}
         self._lags: dict[OwnedTask, tuple[Lag, Lag]] = {}
         self._published: dict[OwnedTask, set[str]] = {}
+        self._full: set[OwnedTask] = set()  # tasks that have nearly as many streams as they may have
         self._missing = MissingLabels(observer)
         self._crowded = CrowdedStreams(observer)
         self._unscaled = UnscaledStreams(observer)
@@ -113,6 +118,7 @@ class StateWatch:
             self._observer.figures.drop_streams(task.number)
         for task in self._lags.keys() - {*tasks}:
             del self._lags[task]
+        self._full &= {*tasks}
         gone = self._passes.keys() - {*tasks}
         if gone:
             self._passes = {task: found for task, found in self._passes.items() if task not in gone}
@@ -146,6 +152,17 @@ class StateWatch:
         live = [task for task in tasks if task.state is TaskState.LIVE]
         self._passes = {task: _Pass(task not in self._passes, task.live.task.pool.crowded()) for task in live}
         self._left = [(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
+        for task in self._passes:
+            self._look_at_bound(task)
+
+    def _look_at_bound(self, task: OwnedTask) -> None:
+        """Report once that a task has nearly as many streams as it may have."""
+        streams = len(task.live.task.stream_names)
+        if not self._opens_streams or streams < _NEAR_SHARE * self._max_streams:
+            self._full.discard(task)
+        elif task not in self._full:
+            self._full.add(task)
+            self._observer.emit(events.StreamsNearBound(task.number, streams, self._max_streams))
 
     def _publish_tables(self, task: OwnedTask, found: _Pass) -> None:
         figures, streams = self._observer.figures, len(task.live.task.stream_names)

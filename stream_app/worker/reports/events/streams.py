@@ -45,6 +45,22 @@ class TableHasRoom(TaskEvent):
     stream: str
 
 
+@event(
+    "streams-near-bound",
+    WARNING,
+    " task={task} streams={streams} of={most}: records of further streams become dead letters with the reason "
+    "unknown-stream; raise limits.max_streams_per_task",
+)
+class StreamsNearBound(TaskEvent):
+    """A task has nearly as many streams as it may have; with `unknown_streams: model`, new ones will be refused.
+
+    Logged once until the task has fewer. Raise the setting, or find out who sends ever new stream names.
+    """
+
+    streams: int
+    most: int
+
+
 @event("old-event-times", WARNING, ": {streams}")
 class EventTimesOld(StreamProblem):
     """New records of these streams have event times that are close to the retention of the inputs, or beyond it.
