@@ -50,16 +50,33 @@ class InputTails(NamedTuple):
             since_ms = max(times.values()) - _SPLIT_MS
             recent = sorted(partition for partition, time_ms in times.items() if time_ms >= since_ms)
             own = partition_of(stream.encode(), self.tasks) if self.tasks else -1
-            result[stream] = [one for one in recent if one == own or not self._is_former(stream, one, own, times)]
+            result[stream] = [one for one in recent if one == own or not self._is_former(stream, one)]
         return result
 
-    def _is_former(self, stream: str, partition: int, own: int, times: Mapping[int, int]) -> bool:
-        """Say whether `areba repartition` moved the stream away: its records there are older than those in its own."""
-        oldest = [times for (_, place), times in self.oldest_ms.items() if place == own and stream in times]
-        if not oldest or times[partition] > min(found[stream] for found in oldest):
-            return False
-        divisors = (number for number in range(1, self.tasks) if self.tasks % number == 0)
-        return any(partition_of(stream.encode(), number) == partition for number in divisors)
+    def _is_former(self, stream: str, partition: int) -> bool:
+        """Say whether `areba repartition` moved the stream away from a partition, where it has no newer records.
+
+        What is in the partitions that are new since then was sent after the move. Each input is compared with itself,
+        since labels may be days late, or with both as long as it has no new records.
+        """
+        newest = {
+            topic: found[stream]
+            for (topic, place), found in self.newest_ms.items()
+            if place == partition and stream in found
+        }
+        former = (number for number in range(1, self.tasks) if self.tasks % number == 0)
+        for since in (self._oldest_from(n) for n in former if partition_of(stream.encode(), n) == partition):
+            if since and all(newest[topic] <= since.get(topic, min(since.values())) for topic in newest):
+                return True
+        return False
+
+    def _oldest_from(self, partition: int) -> dict[str, int]:
+        """Return, by topic, the event time of the oldest record in the partitions from this number on."""
+        oldest: dict[str, int] = {}
+        for (topic, place), found in self.oldest_ms.items():
+            for time_ms in found.values() if place >= partition else ():
+                oldest[topic] = min(time_ms, oldest.get(topic, time_ms))
+        return oldest
 
     def split(self) -> dict[str, list[int]]:
         """Return the streams that have recent records in several partitions, with these partitions."""

@@ -13,6 +13,7 @@ from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.explain import explain
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.models import Application
+from stream_app.admin.problems import ProblemCode
 from stream_app.admin.repartition import repartition
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
@@ -265,6 +266,22 @@ def _moves(home: int, before: int = 2, after: int = 4) -> str:
     """Return a stream that leaves this partition."""
     homes = {name: (partition_of(name.encode(), before), partition_of(name.encode(), after)) for name in STREAMS}
     return next(name for name, (one, two) in homes.items() if one == home != two)
+
+
+def test_streams_that_have_sent_nothing_since_the_move_are_no_problem() -> None:
+    """Their records are where the move found them: `areba inspect` named all quiet streams, and blamed producers."""
+    world = _prepared()
+    list(repartition(world.application(), 4))
+    late_ms = 1_000_000
+    name = _moves(0)
+    home = partition_of(name.encode(), 4)
+    world.put("examples", home, name.encode(), codec.encode(Example(name, "after", [1.0])), late_ms)
+    world.run()
+    assert list(inspect(world.cluster, world.config).input_tails.problems()) == []
+    other = _moves(1)
+    world.put("examples", 1, other.encode(), codec.encode(Example(other, "after", [1.0])), late_ms + 1)
+    problems = inspect(world.cluster, world.config).input_tails.problems()
+    assert [(problem.code, problem.stream) for problem in problems] == [(ProblemCode.MISPLACED, other)]
 
 
 def test_a_record_of_a_producer_with_the_former_number() -> None:
