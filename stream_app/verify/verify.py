@@ -71,8 +71,9 @@ class Report:
         """Return which commits and offsets were checked, and what share of the history is covered."""
         checked = sum(sum(scope.end) - sum(scope.start) for scope in self.scopes.values())
         covered, history = self._coverage()
+        earlier = "with earlier runs that is" if covered > checked else "that is"
         return (
-            f"checked {self.commits:,} commits and {checked:,} input offsets; with earlier runs that is "
+            f"checked {self.commits:,} commits and {checked:,} input offsets; {earlier} "
             f"{covered:,} of {history:,} offsets, {_percent(covered, history)} of the history"
         )
 
