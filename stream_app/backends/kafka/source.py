@@ -140,7 +140,7 @@ class KafkaSource:
         except KafkaException:
             self._assign()  # a fetcher that stopped at an error accepts no seek, but an assignment restarts it
         else:
-            self._consumer.resume(p for p in offsets if p not in self._paused)
+            self._consumer.resume([p for p in offsets if p not in self._paused])
 
     def _seek_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         for attempt in range(_SEEK_ATTEMPTS):

@@ -2,7 +2,7 @@
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,13 +84,15 @@ class ColumnConsumer:
         with partition_list(self._lib, partitions) as elements:
             self._lib.check(self._lib.pause_partitions(self._client.handle, elements))
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Fetch these partitions again, at once.
 
         A thread that fetches sleeps for up to a second while all of its partitions are paused, and a resume does not
         wake it (`rd_kafka_broker_consumer_serve`). Any request to its broker does, so ask for the ends of the
         partitions; nobody reads the answer.
         """
+        if not partitions:
+            return
         with partition_list(self._lib, dict.fromkeys(partitions, _END)) as elements:
             self._lib.check(self._lib.resume_partitions(self._client.handle, elements))
             answers = self._lib.queue_new(self._client.handle)
