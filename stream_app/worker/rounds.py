@@ -74,7 +74,7 @@ class Rounds:
         is_starved: Whether no live task can continue without new records.
         due_s: When the next round is due, by the monotonic clock: after a full round at once, or when records have
             gathered while its transaction is running; otherwise `commit_interval_ms` after the last round began, or
-            later if that round took long.
+            later if that round took long; while tasks are restored, each round leaves them time.
         is_full: Whether a batch of the last round took as many records as it could, or all of them `FULL_RECORDS`.
     """
 

@@ -13,7 +13,7 @@ from stream_app.config import Config
 from stream_app.pipeline.degradation import CHANGES
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.watched.label_flow import LabelFlow, flow_of
-from stream_app.pipeline.watched.table_use import TableUse
+from stream_app.pipeline.watched.table_use import NEAR, TableUse
 from stream_app.task_state import TaskState
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.reports import events, metrics
@@ -28,9 +28,6 @@ LOOK_INTERVAL_S = 1.0
 
 _LOOK_SLICE_S = 0.02
 """Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
-
-_NEAR_SHARE = 0.9
-"""A task that has this share of the streams that it may have is reported."""
 
 
 @dataclass(slots=True)
@@ -158,7 +155,7 @@ class StateWatch:
     def _look_at_bound(self, task: OwnedTask) -> None:
         """Report once that a task has nearly as many streams as it may have."""
         streams = len(task.live.task.stream_names)
-        if not self._opens_streams or streams < _NEAR_SHARE * self._max_streams:
+        if not self._opens_streams or streams < NEAR * self._max_streams:
             self._full.discard(task)
         elif task not in self._full:
             self._full.add(task)

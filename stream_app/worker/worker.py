@@ -300,10 +300,11 @@ class Worker:
         new = self._owned.new
         if new:
             return _READING_POLL_S if not self._owned.unannounced else 0.0
+        longest = self._longest_wait_s()
         saves = any(task.writes_snapshot for task in self.tasks)
         if not saves and (self._rounds.is_starved or not any(map(_has_records, self.tasks))):
-            return self._longest_wait_s()
-        return max(0.0, min(self._rounds.due_s - self._ports.clock.monotonic_s(), self._longest_wait_s()))
+            return longest
+        return max(0.0, min(self._rounds.due_s - self._ports.clock.monotonic_s(), longest))
 
     def _longest_wait_s(self) -> float:
         """Return how long a poll may wait for news that do not end it."""

@@ -45,30 +45,37 @@ class InputTails(NamedTuple):
             for stream, time_ms in streams.items():
                 known = found.setdefault(stream, {})
                 known[partition] = max(time_ms, known.get(partition, time_ms))
+        new_since = {number: self._oldest_from(number) for number in range(1, self.tasks) if self.tasks % number == 0}
         result = {}
         for stream, times in sorted(found.items()):
             since_ms = max(times.values()) - _SPLIT_MS
             recent = sorted(partition for partition, time_ms in times.items() if time_ms >= since_ms)
             own = partition_of(stream.encode(), self.tasks) if self.tasks else -1
-            result[stream] = [one for one in recent if one == own or not self._is_former(stream, one)]
+            result[stream] = [one for one in recent if one == own or not self._is_former(stream, one, new_since)]
         return result
 
-    def _is_former(self, stream: str, partition: int) -> bool:
+    def _is_former(self, stream: str, partition: int, new_since: Mapping[int, Mapping[str, int]]) -> bool:
         """Say whether `areba repartition` moved the stream away from a partition, where it has no newer records.
 
         What is in the partitions that are new since then was sent after the move. Each input is compared with itself,
         since labels may be days late, or with both as long as it has no new records.
+
+        Args:
+            stream: The stream.
+            partition: Where it has recent records.
+            new_since: `_oldest_from` each number of partitions that the application may have had.
         """
         newest = {
             topic: found[stream]
             for (topic, place), found in self.newest_ms.items()
             if place == partition and stream in found
         }
-        former = (number for number in range(1, self.tasks) if self.tasks % number == 0)
-        for since in (self._oldest_from(n) for n in former if partition_of(stream.encode(), n) == partition):
-            if since and all(newest[topic] <= since.get(topic, min(since.values())) for topic in newest):
-                return True
-        return False
+        return any(
+            partition_of(stream.encode(), number) == partition
+            and bool(since)
+            and all(time_ms <= since.get(topic, min(since.values())) for topic, time_ms in newest.items())
+            for number, since in new_since.items()
+        )
 
     def _oldest_from(self, partition: int) -> dict[str, int]:
         """Return, by topic, the event time of the oldest record in the partitions from this number on."""

@@ -14,7 +14,7 @@ from stream_app.join.constants import Counter, SlotState
 from stream_app.join.stream_join import StreamJoin
 from stream_app.pipeline.watched.label_flow import LabelFlow
 
-_NEAR = 0.9
+NEAR = 0.9
 """The share of its bound from which on a table is about to be full."""
 
 _RESENT_MS = 300_000
@@ -65,18 +65,18 @@ class TableUse(NamedTuple):
             join: The bounds.
             is_pool_full: Whether the stream makes room for others: `TablePool.crowded`.
         """
-        if self.waiting >= _NEAR * join.max_waiting_per_stream:
+        if self.waiting >= NEAR * join.max_waiting_per_stream:
             return Crowding(
                 f"{self.waiting:,} labels wait for examples, join.max_waiting_per_stream is "
                 f"{join.max_waiting_per_stream:,}: the oldest become dead letters"
             )
-        if self.waiting_bytes >= _NEAR * join.max_waiting_bytes_per_stream:
+        if self.waiting_bytes >= NEAR * join.max_waiting_bytes_per_stream:
             return Crowding(
                 f"the labels that wait for examples have {self.waiting_bytes:,} bytes, join."
                 f"max_waiting_bytes_per_stream is {join.max_waiting_bytes_per_stream:,}: the oldest become dead letters"
             )
         bound = f"join.max_pending_per_stream is {join.max_pending_per_stream:,}"
-        is_full = self.pending >= _NEAR * join.max_pending_per_stream
+        is_full = self.pending >= NEAR * join.max_pending_per_stream
         if is_pool_full and not is_full:
             bound = (
                 f"the tables of the task are full (join.max_table_bytes_per_task is {join.max_table_bytes_per_task:,})"
@@ -96,7 +96,7 @@ class TableUse(NamedTuple):
         return Crowding(f"{text}; no label has come so far: a label that takes longer is lost", is_certain=False)
 
     def _closed(self, most: int) -> Crowding | None:
-        if not most or self.closed < _NEAR * most or self.closed_ms is None or self.closed_ms >= _RESENT_MS:
+        if not most or self.closed < NEAR * most or self.closed_ms is None or self.closed_ms >= _RESENT_MS:
             return None
         return Crowding(
             f"the ids of {self.closed:,} closed examples are remembered, join.max_closed_per_stream is {most:,}: an "
