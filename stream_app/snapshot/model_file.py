@@ -1,6 +1,6 @@
 """The state of a learner as a safetensors file, which Torch can load, and which can be imported and compared.
 
-    state.*        the whole state, as in a snapshot
+    state.*        the whole state, as in a snapshot, without what is kept of pending examples
     model.*        dense networks, with the names of `torch.nn.Sequential` (an ensemble: model.0.*, model.1.*, ...);
                    of RELAY's networks the one that predicts, with its feature gates in the weights of the first layer
     columns.*      what was learned of the columns of the stream, as in a snapshot; of a stream without columns nothing

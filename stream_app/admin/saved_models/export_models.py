@@ -13,6 +13,7 @@ from stream_app.admin.saved_models.onnx_model import onnx_model
 from stream_app.backends.base import pair
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
+from stream_app.pipeline.stream_state import without_seen
 from stream_app.snapshot.model_file import ModelFile, digest_of
 
 ID_DIGITS = 16
@@ -55,7 +56,7 @@ def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner
     if learner not in learners:
         known = ", ".join(learners) or "none before its first example"
         raise ConfigurationError(f"stream {stream} has no learner {learner!r}; it has {known}")
-    state = dict(learners[learner].arrays())
+    state = without_seen(learners[learner].arrays())
     settings = rebuilt.task.settings.of_stream(stream).learners[learner]
     source = {
         "application": config.application.id,

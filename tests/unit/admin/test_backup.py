@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from stream_app.admin.learner_list import documents
 from stream_app.admin.models import Application, rebuild
 from stream_app.admin.saved_models import backup as module
 from stream_app.admin.saved_models.backup import MANIFEST, export_all, read_backup
-from stream_app.admin.saved_models.export_models import file_name
+from stream_app.admin.saved_models.export_models import ID_DIGITS, file_name
 from stream_app.admin.saved_models.import_backup import import_all
 from stream_app.backends.partitioner import partition_of
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
@@ -102,6 +103,17 @@ def test_one_file_for_each_model_of_every_name(world: World, tmp_path: Path) -> 
     assert file_name("s0", "areba") == "s0.areba.safetensors"
     assert file_name("a.b", "c") != file_name("a", "b.c")
     assert (tmp_path / "backup").stat().st_mode & 0o077 == 0, "models hold examples of persons"
+
+
+def test_a_listed_digest_is_of_the_model_alone(world: World, folder: Path) -> None:
+    """How many examples waited for a label at once, which depends on when records came, must not change it."""
+    other = _application("other")
+    [*import_all(other.application(), folder)]
+    for task in range(worlds.PARTITIONS):
+        listed = documents(other.config, task, rebuild(other.application(), task, None))
+        found = {(one["stream"], one["learner"]): one["digest"] for one in listed}
+        saved = [one for one in read_backup(folder).models if one.task == task]
+        assert found == {(one.stream, one.learner): one.digest[:ID_DIGITS] for one in saved}
 
 
 @pytest.mark.parametrize("partitions", [1, 5])
