@@ -9,7 +9,7 @@ from pathlib import Path
 from stream_app.errors import ArebaError
 from stream_app.terminal import Terminal, say
 from study.field.results import RESULTS
-from study.field.streams import streams
+from study.field.streams import further_streams, has_data, streams
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -18,7 +18,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("command", choices=("run", "report"), help="run what is missing, or write the page")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the measures")
-    parser.add_argument("--stream", nargs="+", choices=streams(), default=tuple(streams()), help="by default all")
+    known = {**streams(), **further_streams()}
+    parser.add_argument(
+        "--stream",
+        nargs="+",
+        metavar="STREAM",
+        choices=known,
+        help="such as sudden-sine-5; by default all; without AREBA_DATA_DIR all but those of real data sets",
+    )
     parser.add_argument("--seeds", type=int, help="repetitions of the fast methods; by default those of the page")
     parser.add_argument("--slow", action="store_true", help="run the slow methods on the named subset instead")
     parser.add_argument("--moa", metavar="CLASSPATH", default="", help="jars and classes of CSARF, ROSE and CALMID")
@@ -45,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: argparse.Namespace) -> None:
     from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415  (Numba takes seconds)
 
-    work = slow_work(given.stream, given.moa) if given.slow else fast_work(given.stream, given.seeds or SEEDS)
+    names = given.stream or [*streams(), *(name for name in further_streams() if has_data(name))]
+    work = slow_work(names, given.moa) if given.slow else fast_work(names, given.seeds or SEEDS)
     count = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
     say(f"{count} repetitions were run; {given.results} has the measures of all")
 

@@ -54,6 +54,11 @@ def verdicts(measured: Measured) -> Iterator[Verdict]:
     yield _above_oob(measured)
     yield _above_half(measured)
     yield _each_generator(measured)
+    flipping, texts = ([name for name in measured.further if name.startswith(part)] for part in ("flipping", "static"))
+    if flipping:
+        yield _flipping(measured, flipping)
+    if texts:
+        yield _texts(measured, texts)
 
 
 def _separated(measured: Measured) -> Verdict:
@@ -113,6 +118,22 @@ def _each_generator(measured: Measured) -> Verdict:
     count = len(parts) * (len(LEARNERS) - 1)
     text = f"better in {count - len(missed)} of {count} comparisons"
     return Verdict(6, not missed, text + (f"; not against: {'; '.join(missed)}" if missed else ""))
+
+
+def _flipping(measured: Measured, streams: Sequence[str]) -> Verdict:
+    found = {}
+    for other in AREBAS:
+        values = ([measured.of_further(one, row, "gmean") for one in streams] for row in (OURS, other))
+        own, others = map(np.array, values)
+        found[other] = signed_rank(own - others).higher
+    text = ", ".join(f"than `{name}` {higher:.3f}" for name, higher in found.items())
+    return Verdict(7, min(found.values()) >= SURE, f"{len(streams)} streams; probability that it is better: {text}")
+
+
+def _texts(measured: Measured, streams: Sequence[str]) -> Verdict:
+    means = {row: float(np.mean([measured.of_further(one, row, "gmean") for one in streams])) for row in LEARNERS}
+    first, second = sorted(means, key=lambda row: -means[row])[:2]
+    return Verdict(8, first == OURS, f"`{first}` {means[first]:.3f}, then `{second}` {means[second]:.3f}")
 
 
 class Better(NamedTuple):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from study.field.methods import FAST, MOA_LINES, RIVER
 from study.field.results import TIME, Finished, Repetition
 from study.field.run import rows_of
-from study.field.streams import KINDS, PERCENTS, SLOW_STREAMS, streams
+from study.field.streams import KINDS, PERCENTS, SLOW_STREAMS, further_streams, streams
 
 Doubles = NDArray[np.float64]
 
@@ -26,21 +26,28 @@ class Measured:
         streams: Names of all streams.
         seeds: The seeds that are complete: each row of each fast method on each stream is there.
         slow: The slow methods that are complete on the named subset.
+        further: The complete seeds of each further stream that has any.
     """
 
     def __init__(self, finished: Finished) -> None:
         self._finished = finished
         self.streams: Sequence[str] = tuple(streams())
-        rows = [row for method in FAST for row in rows_of(method)]
-        self.seeds = tuple(
-            seed
-            for seed in sorted({one.seed for one in finished})
-            if all(Repetition(stream, row, seed) in finished for stream in self.streams for row in rows)
-        )
+        self.seeds = self._complete(self.streams)
+        found = {name: self._complete((name,)) for name in further_streams()}
+        self.further = {name: seeds for name, seeds in found.items() if seeds}
         self.slow = tuple(
             name
             for name in (*RIVER, *MOA_LINES)
             if all(Repetition(stream, name, 0) in finished for stream in SLOW_STREAMS)
+        )
+
+    def _complete(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the seeds with which each row of each fast method is there on each of these streams."""
+        rows = [row for method in FAST for row in rows_of(method)]
+        return tuple(
+            seed
+            for seed in sorted({one.seed for one in self._finished})
+            if all(Repetition(stream, row, seed) in self._finished for stream in names for row in rows)
         )
 
     def values(self, row: str, measure: str, chosen: Sequence[str] | None = None) -> Doubles:
@@ -59,6 +66,10 @@ class Measured:
         """Return the values of one seed, float64 `[streams]`; see `values`."""
         found = [self._finished[Repetition(stream, row, seed)] for stream in chosen or self.streams]
         return np.array([one.microseconds if measure == TIME else getattr(one.measures, measure) for one in found])
+
+    def of_further(self, stream: str, row: str, measure: str) -> float:
+        """Return the mean of a further stream over its complete seeds; see `values`."""
+        return float(np.mean([self.of(row, measure, seed, (stream,)) for seed in self.further[stream]]))
 
     def matrix(self, rows: Sequence[str], measure: str) -> Doubles:
         """Return the values of several rows on all streams, float64 `[streams, rows]`."""

@@ -195,6 +195,18 @@ def slow_tests(measured: Measured) -> str:
     return _table(("against", *heads), rows)
 
 
+def further(measured: Measured) -> str:
+    """Return G-mean with own classes, and Kappa with the threshold for Kappa, on each further stream."""
+    rows = []
+    for stream, seeds in measured.further.items():
+        cells = []
+        for name in LEARNERS:
+            own = (("gmean", name), ("kappa", name + KAPPA_SUFFIX))
+            cells.append(", ".join(f"{measured.of_further(stream, row, one):.3f}" for one, row in own))
+        rows.append([stream, str(len(seeds)), *cells])
+    return _table(("G-mean, Kappa with its threshold", "seeds", *(f"`{name}`" for name in LEARNERS)), rows)
+
+
 def claims(measured: Measured) -> str:
     """Return the verdicts."""
     rows = [[str(one.claim), "holds" if one.holds else "**not met**", one.found] for one in verdicts(measured)]
@@ -227,6 +239,7 @@ def tables(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "slow", slow(measured)
     yield "slow streams", slow_streams(measured)
     yield "slow tests", slow_tests(measured)
+    yield "further", further(measured)
 
 
 def models_table(measured: Measured) -> str:

@@ -2,12 +2,21 @@
 
 The options of the generators are those of `study/experiments/yardstick.yaml`. Here the streams have the survey's own
 length, so that a slow change takes ten times as many examples.
+
+Further streams are in no test over streams: the survey's tenth generator, streams whose rare class becomes the frequent
+one, and real data sets of the survey.
 """
 
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
+
 from stream_app.producers.datasets.base import DataSet
+from stream_app.producers.datasets.files import data_dir_from_environment
+from study import generators
+from study.field import real_sets
+from study.generators.stream import Share
 from study.run.experiment import FOLDER, StreamChoice, read
 from study.run.streams import generated
 
@@ -31,8 +40,18 @@ SLOW_STREAMS = (
 """The named subset for methods that take more than 20 microseconds an example: two streams without a linear border,
 and one of each other generator whose data are made in a second; each way of changing occurs."""
 
+FLIPPING_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+"""p(y=1) in the eleven equal parts of a stream whose rare class becomes the frequent one, as in the survey's scripts."""
+
+TEXT_CONCEPT = 2
+"""The first seed with which each class has at least a tenth of the messages."""
+
 MakeStream = Callable[[int], DataSet]
 """Makes the stream of a seed."""
+
+
+REAL_SETS: Mapping[str, MakeStream] = {"fraud": real_sets.fraud, "covertype": real_sets.covertype}
+"""Streams that need the publishers' files."""
 
 
 def streams() -> Mapping[str, MakeStream]:
@@ -44,6 +63,31 @@ def streams() -> Mapping[str, MakeStream]:
         for name, choice in choices.items()
         if name.startswith(KINDS)
     }
+
+
+def further_streams() -> Mapping[str, MakeStream]:
+    """Return what makes each further stream: `static-text-5`, `flipping-sine`, and the real `fraud` and `covertype`."""
+    found: dict[str, MakeStream] = {f"static-text-{percent}": partial(_text, percent / 100.0) for percent in PERCENTS}
+    found |= {f"flipping-{name.replace('_', '-')}": partial(_flipping, name) for name in generators.__all__}
+    return found | REAL_SETS
+
+
+def has_data(name: str) -> bool:
+    """Return whether a stream needs no publisher's file, or `AREBA_DATA_DIR` is set."""
+    return name not in REAL_SETS or data_dir_from_environment() is not None
+
+
+def _text(share: Share, seed: int) -> DataSet:
+    return generators.text(LENGTH, share, seed, {"concepts": (TEXT_CONCEPT,)})
+
+
+def _flipping(name: str, seed: int) -> DataSet:
+    parts = np.arange(LENGTH) * len(FLIPPING_SHARES) // LENGTH
+    shares = np.array(FLIPPING_SHARES)[parts]
+    if name == "text":
+        return _text(shares, seed)
+    data: DataSet = getattr(generators, name)(LENGTH, shares, seed, {})
+    return data
 
 
 def _longer(choice: StreamChoice, percent: int) -> StreamChoice:

@@ -4,7 +4,7 @@ Concept drift is that of MOA's `ConceptDriftStream`: an example at step t comes 
 step p with the probability 1 / (1 + exp(-4 (t - p) / width)).
 """
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ MAX_EXPONENT = 500.0
 """Keeps exp() finite; the probability is 0 or 1 long before."""
 
 Doubles = NDArray[np.float64]
+Share: TypeAlias = float | Doubles
+"""p(y=1) of all examples, or of each."""
 Booleans = NDArray[np.bool_]
 
 
@@ -49,7 +51,7 @@ def concepts_at(length: int, count: int, width: float, draws: Draws) -> NDArray[
 
 
 def balanced(
-    name: str, make: Make, length: int, share: float, seed: int, *, concepts: tuple[int, ...], width: float
+    name: str, make: Make, length: int, share: Share, seed: int, *, concepts: tuple[int, ...], width: float
 ) -> DataSet:
     """Return a stream.
 
@@ -57,7 +59,7 @@ def balanced(
         name: Its name.
         make: The generator.
         length: The number of examples.
-        share: p(y=1).
+        share: p(y=1), of all examples or of each, float64 `[length]`.
         seed: The seed of everything random but the models of `concepts`.
         concepts: The concepts, in their order.
         width: The number of examples over which one concept replaces the next.
