@@ -41,7 +41,7 @@ SLOW_STREAMS = (
 and one of each other generator whose data are made in a second; each way of changing occurs."""
 
 FLIPPING_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
-"""p(y=1) in the eleven equal parts of a stream whose rare class becomes the frequent one, as in the survey's scripts."""
+"""p(y=1) in the eleven equal parts of a stream whose rare class becomes the frequent one (the survey)."""
 
 TEXT_CONCEPT = 2
 """The first seed with which each class has at least a tenth of the messages."""

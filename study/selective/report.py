@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from study.relay import BETTER, WORSE, verdicts
+from study.report.figures import LevelPanel, draw
 from study.report.page import cell
 from study.report.tables import markdown, with_table
 from study.selective.methods import METHODS
@@ -228,8 +229,28 @@ def models_table(measured: Measured) -> str:
     return "\n".join(markdown(("labels", *(f"`{method}`" for method in SHOWN)), rows)).strip()
 
 
+def draw_picture(measured: Measured, folder: Path) -> None:
+    """Draw G-mean at the end of some methods under each policy, with the standard error over the streams."""
+    values, errors = {}, {}
+    for method in SHOWN:
+        own = [
+            np.array([measured.of(stream, policy, method, "gmean_end").mean() for stream in measured.streams])
+            for policy in POLICIES
+        ]
+        values[method] = [float(one.mean()) for one in own]
+        errors[method] = [float(one.std(ddof=1) / np.sqrt(len(one))) for one in own]
+    panel = LevelPanel("", list(POLICIES), values, errors, "which labels come, and when", connected=False)
+    draw(
+        [[panel]],
+        folder / "selective.png",
+        "What a method keeps when labels come late, or only for its alerts",
+        f"means of {len(measured.streams)} streams and {measured.seeds} seeds; bars: standard error over streams",
+        7.5,
+    )
+
+
 def write_pages(results: Path) -> None:
-    """Replace the tables of both pages."""
+    """Replace the tables of both pages, and draw the picture."""
     measured = Measured(read_results(results))
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(measured):
@@ -237,3 +258,4 @@ def write_pages(results: Path) -> None:
     PAGE.write_text(text, encoding="utf-8")
     models = MODELS_PAGE.read_text(encoding="utf-8")
     MODELS_PAGE.write_text(with_table(models, "selective", models_table(measured)), encoding="utf-8")
+    draw_picture(measured, results.parent)

@@ -10,6 +10,9 @@ from study.report.drawing.colours import colour_of, dashes_of
 from study.report.drawing.curves import unit_axis
 from study.report.drawing.ends import label_ends
 
+ROOM = 0.7
+"""The part of a level that unconnected learners share."""
+
 
 @dataclass(frozen=True, slots=True)
 class LevelPanel:
@@ -22,7 +25,8 @@ class LevelPanel:
         errors: By learner, the standard errors, `[levels]`.
         x_label: Label of the axis of the levels.
         y_label: Label of the axis of the figure.
-        connected: Whether lines connect the levels; not if the levels have no order.
+        connected: Whether lines connect the levels; not if the levels have no order. The learners then are beside one
+            another, so that none hides another.
     """
 
     title: str
@@ -36,9 +40,10 @@ class LevelPanel:
     def draw(self, axis: Axes) -> None:
         """Draw a line for each learner with its error bars and its label."""
         places = np.arange(len(self.levels))
-        for name, values in self.values.items():
+        apart = 0.0 if self.connected else ROOM / len(self.values)
+        for number, (name, values) in enumerate(self.values.items()):
             axis.errorbar(
-                places,
+                places + apart * (number - (len(self.values) - 1) / 2.0),
                 values,
                 yerr=self.errors.get(name),
                 color=colour_of(name),
@@ -50,7 +55,8 @@ class LevelPanel:
                 capsize=2,
             )
         axis.set_xticks(places, self.levels)
-        axis.set_xlim(-0.15, len(self.levels) - 0.95)
+        beside = 0.15 if self.connected else 0.5
+        axis.set_xlim(-beside, len(self.levels) - 1.0 + max(beside - 0.1, 0.05))
         unit_axis(axis)
         label_ends(
             axis, {name: [value for value in values if np.isfinite(value)][-1] for name, values in self.values.items()}

@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("scipy", reason="the optional extra `study` is not installed")
 
+from stream_app.producers.datasets.files import data_dir_from_environment
+from study import generators
 from study.field.claims import better_pairs, verdicts
 from study.field.measured import Measured
 from study.field.methods import FAST, LEARNERS, slow_methods
@@ -16,7 +18,7 @@ from study.field.report import MODELS_PAGE, PAGE, draw_pictures, models_table, t
 from study.field.results import Finished, Repetition, Row, read_results, write_results
 from study.field.run import Asked, fast_work, missing, rows_of, slow_work
 from study.field.scoring import WINDOW, Measures, measures_of, roc_aucs
-from study.field.streams import KINDS, LENGTH, PERCENTS, SLOW_STREAMS, streams
+from study.field.streams import KINDS, LENGTH, PERCENTS, SLOW_STREAMS, further_streams, has_data, streams
 from study.field.thresholds import decisions_of
 from study.selective.methods import OneLearner
 from study.selective.policies import POLICIES
@@ -111,6 +113,17 @@ def test_streams_have_the_survey_s_length_and_all_parts() -> None:
     data = known["gradual-sine-20"](0)
     assert len(data) == LENGTH
     assert data.labels.mean() == pytest.approx(0.2, abs=0.005)
+
+
+def test_further_streams_have_all_generators_and_shares_that_flip() -> None:
+    """A generator that is missing here is in no table of such streams."""
+    known = further_streams()
+    assert {name for name in known if name.startswith("flipping")} == {
+        f"flipping-{name.replace('_', '-')}" for name in generators.__all__
+    }
+    labels = known["flipping-sine"](0).labels.reshape(20, -1).mean(axis=1)
+    assert (labels[0], labels[-1]) == pytest.approx((0.01, 0.99), abs=0.005)
+    assert not has_data("covertype") or data_dir_from_environment() is not None
 
 
 @pytest.mark.parametrize("name", ["relay", "oob_scaled"])

@@ -11,11 +11,12 @@ import pytest
 from stream_app.producers.datasets.base import DataSet
 from study import generators
 from study.generators import models, rules
+from study.generators import text as text_
 from study.generators.clusters import cluster_of, inside
 
 synth = pytest.importorskip("river.datasets.synth", reason="the optional extra `study` is not installed")
 
-NAMES = ("sea", "sine", "mixed", "asset", "agrawal", "hyperplane", "random_rbf", "random_tree", "clusters")
+NAMES = ("sea", "sine", "mixed", "asset", "agrawal", "hyperplane", "random_rbf", "random_tree", "clusters", "text")
 ROWS = 2_000
 
 
@@ -103,6 +104,25 @@ def test_a_longer_stream_begins_with_the_shorter(name: str) -> None:
     assert not np.array_equal(_made(name, 900, seed=1).features, short.features)
     assert abs(long.labels.mean() - 0.1) < 0.03
     assert np.isfinite(long.features).all()
+
+
+def test_the_sentiment_of_a_message_is_that_of_most_of_its_polar_words() -> None:
+    """A message with one polar word has that word's class; with words of one polarity alone, the class follows."""
+    features, negative = text_.text(2, ("x",), 5_000)
+    polarity = text_.polarities(2)
+    kinds = [features[:, polarity == sign].any(axis=1) for sign in (1, -1)]
+    alone = kinds[0] != kinds[1]
+    assert 0.1 < alone.mean() < 0.9
+    assert (negative[alone] == kinds[1][alone]).all()
+    assert (kinds[0] | kinds[1]).all(), "every message has a sentiment"
+
+
+def test_the_rare_class_becomes_the_frequent_one() -> None:
+    """A share for each example is what makes such a stream."""
+    shares = np.repeat([0.02, 0.98], 2_000)
+    data = generators.sine(4_000, shares, 0, {})
+    assert [round(float(part.mean()), 1) for part in (data.labels[:2_000], data.labels[2_000:])] == [0.0, 1.0]
+    assert rules.labels_of_sine(1, data.features.astype(np.float64)).tolist() == (data.labels == 1).tolist()
 
 
 def test_concepts_follow_one_another() -> None:
