@@ -11,8 +11,9 @@ import pytest
 from stream_app.producers.datasets.base import DataSet
 from study import generators
 from study.generators import models, rules
-from study.generators import text as text_
 from study.generators.clusters import cluster_of, inside
+from study.generators.text import polarities
+from study.generators.text import text as messages
 
 synth = pytest.importorskip("river.datasets.synth", reason="the optional extra `study` is not installed")
 
@@ -108,8 +109,8 @@ def test_a_longer_stream_begins_with_the_shorter(name: str) -> None:
 
 def test_the_sentiment_of_a_message_is_that_of_most_of_its_polar_words() -> None:
     """A message with one polar word has that word's class; with words of one polarity alone, the class follows."""
-    features, negative = text_.text(2, ("x",), 5_000)
-    polarity = text_.polarities(2)
+    features, negative = messages(2, ("x",), 5_000)
+    polarity = polarities(2)
     kinds = [features[:, polarity == sign].any(axis=1) for sign in (1, -1)]
     alone = kinds[0] != kinds[1]
     assert 0.1 < alone.mean() < 0.9
