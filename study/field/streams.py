@@ -69,7 +69,7 @@ def further_streams() -> Mapping[str, MakeStream]:
     """Return what makes each further stream: `static-text-5`, `flipping-sine`, and the real `fraud` and `covertype`."""
     found: dict[str, MakeStream] = {f"static-text-{percent}": partial(_text, percent / 100.0) for percent in PERCENTS}
     found |= {f"flipping-{name.replace('_', '-')}": partial(_flipping, name) for name in generators.__all__}
-    return found | REAL_SETS
+    return {**found, **REAL_SETS}
 
 
 def has_data(name: str) -> bool:

@@ -31,13 +31,16 @@ def text(concept: int, names: tuple[str | int, ...], count: int) -> tuple[Double
 
     A message with as many negative as positive words has no class, so the next message takes its place.
     """
-    polarity, parts, classes, start = polarities(concept), [], [], 0
-    while sum(map(len, classes)) < count:
-        features, votes = _messages(names, polarity, start)
-        parts.append(features[votes != 0])
+    polarity = polarities(concept)
+    features: list[Doubles] = []
+    classes: list[Booleans] = []
+    start = made = 0
+    while made < count:
+        words, votes = _messages(names, polarity, start)
+        features.append(words[votes != 0])
         classes.append(votes[votes != 0] < 0)
-        start += CHUNK
-    return np.concatenate(parts)[:count], np.concatenate(classes)[:count]
+        start, made = start + CHUNK, made + len(classes[-1])
+    return np.concatenate(features)[:count], np.concatenate(classes)[:count]
 
 
 def _messages(
