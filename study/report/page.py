@@ -1,13 +1,13 @@
 """The parts that all pages of the report share: the context, marks, and tables of final G-means."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from study.report.claims.check import Claim
-from study.report.figures import Panel, draw
+from study.report.figures import CurvePanel, LevelPanel, Panel, draw
 from study.report.scores import METRICS
 from study.report.summary import RunSummary, mean_and_error
 from study.report.tables import markdown
@@ -59,10 +59,23 @@ class Context:
         rows = [row for row in rows if row]
         if not rows:
             return []
-        draw(rows, self.folder / f"{name}.png", title, note, width_inches)
+        notes = "; ".join(filter(None, (note, *_spreads(rows))))
+        draw(rows, self.folder / f"{name}.png", title, notes, width_inches)
         labels = dict.fromkeys(label for summary in shown for label in (summary.run.experiment.paper or "").split())
         named = ", ".join(f"`{label}`" for label in labels)
         return [f"![{title}]({name}.png)", "", *([f"In the paper: {named}.", ""] if named else [])]
+
+
+def _spreads(rows: Sequence[Sequence[Panel]]) -> Iterator[str]:
+    """Yield what the bands and bars of the panels are."""
+    curves = [panel for row in rows for panel in row if isinstance(panel, CurvePanel)]
+    if any(panel.summary.repetitions > 1 for panel in curves):
+        yield "bands: standard error over the repetitions"
+    single = [panel.title or panel.summary.run.name for panel in curves if panel.summary.repetitions == 1]
+    if single:
+        yield f"one run, so without a band: {', '.join(single)}"
+    if any(isinstance(panel, LevelPanel) for row in rows for panel in row):
+        yield "bars: standard error over the repetitions"
 
 
 def cell(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:

@@ -3,7 +3,6 @@
 Code makes the sentences from the figures, so they never claim what was not measured.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -251,7 +250,7 @@ def real_figure(context: Context) -> list[str]:
 
 
 def _real_panel(summary: RunSummary) -> CurvePanel:
-    """Return the panel of a data set with the paper's methods; its axis begins below the lowest final figure."""
+    """Return the panel of a data set with the paper's methods."""
     marks = {
         name: figure.mean
         for figure in table_figures()
@@ -260,14 +259,10 @@ def _real_panel(summary: RunSummary) -> CurvePanel:
         if name in summary.learners
     }
     drawn = [name for name in summary.learners if name in marks]
-    finals = [summary.learners[name].mean(summary.last) for name in drawn] + list(marks.values())
-    lowest, highest = min(finals), max(finals)
-    low = max(-0.02, math.floor(10 * lowest) / 10 - 0.1)
     title, end = summary.run.experiment.title, 0
     if summary.run.experiment.stream.source == "forest" and summary.length > FOREST_STEPS:
-        title, end, low = f"{title}, the first {FOREST_STEPS:,}", FOREST_STEPS, -0.02
-    limits = (low, min(1.02, math.ceil(10 * highest) / 10 + 0.1))
-    return CurvePanel(title, summary, learners=tuple(drawn), last_step=end, marks=marks, limits=limits)
+        title, end = f"{title}, the first {FOREST_STEPS:,}", FOREST_STEPS
+    return CurvePanel(title, summary, learners=tuple(drawn), last_step=end, marks=marks)
 
 
 def tests(context: Context) -> list[str]:

@@ -30,7 +30,6 @@ class CurvePanel:
         by_budget: Whether label and colour show the budget, at the end of the learner's name.
         last_step: Where the axis ends; 0: at the end of the stream.
         marks: Figures of another source for the end of some learners' curves.
-        limits: Limits of the figure's axis; None: 0 and 1.
         show_level: Whether a line shows the common level that counts as recovered.
     """
 
@@ -41,7 +40,6 @@ class CurvePanel:
     by_budget: bool = False
     last_step: int = 0
     marks: Mapping[str, float] = field(default_factory=dict)
-    limits: tuple[float, float] | None = None
     show_level: bool = False
 
     @property
@@ -82,14 +80,11 @@ class CurvePanel:
         axis.set_xlim(0, end)
         axis.locator_params(axis="x", nbins=4)
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        unit_axis(axis, self.limits)
+        unit_axis(axis)
         label_ends(axis, ends, {self.lines[name]: value for name, value in self.marks.items() if name in self.lines})
 
 
-def unit_axis(axis: Axes, limits: tuple[float, float] | None = None) -> None:
-    """Set the limits of a vertical axis of figures between 0 and 1."""
-    if limits is not None:
-        axis.set_ylim(*limits)
-        return
+def unit_axis(axis: Axes) -> None:
+    """Let a vertical axis of figures go from 0 to 1."""
     axis.set_ylim(-0.02, 1.02)
     axis.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, Score, Verdict, learners_of, read_results, table, verdicts
 from study.report.figures import NamedDotPanel, Panel, draw
 from study.report.tables import markdown
@@ -161,11 +164,22 @@ def _draw(scores: Results, path: Path) -> None:
     order = sorted(averages, key=lambda name: float(averages[name].means[0] - averages[name].means[1]))
     rows = {name: [("areba_20", averages[name].means[0]), ("relay", averages[name].means[1])] for name in order}
     hollow = frozenset(name for name in order if averages[name].result == NOT_SIGNIFICANT)
+    errors = {name: _errors(scores[name].average) for name in order}
     size = -(-len(order) // COLUMNS)
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
     panels: list[Panel] = [
-        NamedDotPanel(
-            "", {name: rows[name] for name in order[start : start + size]}, "average G-mean", hollow, True, (0.0, 1.15)
-        )
-        for start in range(0, len(order), size)
+        NamedDotPanel("", {name: rows[name] for name in part}, "average G-mean", hollow, True, (0.0, 1.15), errors)
+        for part in parts
     ]
-    draw([panels], path, "AREBA_20 and RELAY, average G-mean", "hollow: the difference is not significant")
+    draw(
+        [panels],
+        path,
+        "AREBA_20 and RELAY, average G-mean",
+        "bars: standard error over the repetitions; hollow: the difference is not significant",
+    )
+
+
+def _errors(values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Return the standard error of each learner's mean."""
+    errors = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return dict(zip(("areba_20", "relay"), errors.tolist(), strict=True))

@@ -27,7 +27,12 @@ def write_tuning(summaries: Mapping[str, RunSummary], results: Path) -> bool:
     if not found:
         return False
     _write_rows(found, results / "tuning.csv")
-    draw(_panels(found), results / "tuning.png", "Untuned and tuned on the first quarter of the stream")
+    draw(
+        _panels(found),
+        results / "tuning.png",
+        "Untuned and tuned on the first quarter of the stream",
+        "bars: standard error over the repetitions",
+    )
     (results / "tuning.md").write_text("\n".join(_page(found)).rstrip() + "\n", encoding="utf-8")
     return True
 
