@@ -91,4 +91,5 @@ def table(seeds: Sequence[int] = SEEDS, length: int = LENGTH) -> Sequence[str]:
 
 
 if __name__ == "__main__":
-    say("\n".join(table()))
+    for line in table():
+        say(line)
