@@ -62,6 +62,10 @@ class Measured:
         means: Doubles = np.mean(own, axis=0)
         return means
 
+    def microseconds(self, row: str) -> float:
+        """Return the CPU time for an example: the median over the complete seeds of the mean over all streams."""
+        return float(np.median([self.of(row, TIME, seed).mean() for seed in self.seeds]))
+
     def of(self, row: str, measure: str, seed: int, chosen: Sequence[str] | None = None) -> Doubles:
         """Return the values of one seed, float64 `[streams]`; see `values`."""
         found = [self._finished[Repetition(stream, row, seed)] for stream in chosen or self.streams]

@@ -60,7 +60,7 @@ def means(measured: Measured) -> str:
         for own, measure in zip(columns, shown, strict=True):
             text = _mean_error(measured.values(name, measure))
             cells.append(f"**{text}**" if round(own[number], 3) == round(own.max(), 3) else text)
-        rows.append([f"`{name}`", *cells, f"{measured.values(name, TIME).mean():.1f}"])
+        rows.append([f"`{name}`", *cells, f"{measured.microseconds(name):.1f}"])
     return _table(("row", *HEADINGS, "faded G-mean", "microseconds"), rows)
 
 
@@ -248,7 +248,7 @@ def models_table(measured: Measured) -> str:
     for (part, name), chosen in measured.parts().items():
         own = [measured.values(learner, "gmean", chosen).mean() for learner in SHOWN]
         rows.append([f"{part}: {name}", *(f"{one:.2f}" for one in own)])
-    rows.append(["microseconds of CPU an example", *(f"{measured.values(one, TIME).mean():.1f}" for one in SHOWN)])
+    rows.append(["microseconds of CPU an example", *(f"{measured.microseconds(one):.1f}" for one in SHOWN)])
     return _table(("streams", *(f"`{learner}`" for learner in SHOWN)), rows)
 
 

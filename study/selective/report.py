@@ -22,7 +22,7 @@ MODELS_PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 OURS = "relay"
 """The method that is tested against each of the others."""
 
-SHOWN = ("areba_20", "areba_100_scaled", "oob", "uob", "relay", "relay_2000", "fnw_share")
+SHOWN = ("areba_20", "areba_100_scaled", "qbr_100", "oob", "uob", "relay", "relay_2000", "fnw_share")
 """The methods in the table for users."""
 
 ALL_LABELS = "at-once"
@@ -244,7 +244,8 @@ def draw_picture(measured: Measured, folder: Path) -> None:
         [[panel]],
         folder / "selective.png",
         "What a method keeps when labels come late, or only for its alerts",
-        f"means of {len(measured.streams)} streams and {measured.seeds} seeds; bars: standard error over streams",
+        f"means of {len(measured.streams)} streams, whose concept changes half-way, and {measured.seeds} seeds; bars:"
+        f" standard error over streams; {len(SHOWN)} of {len(measured.methods)} methods",
         7.5,
     )
 

@@ -80,7 +80,12 @@ def panels(context: Context) -> list[Panel]:
         own = _own(context, runs)
         if len(own) > 1:
             names = list(next(iter(own.values())).learners)
-            found.append(LevelPanel(title, list(own), *_averages(own, names), x_label, "average G-mean"))
+            length = max(summary.length for summary in own.values())
+            found.append(
+                LevelPanel(
+                    f"{title}, {length:,} examples", list(own), *_averages(own, names), x_label, "average G-mean"
+                )
+            )
     return found
 
 

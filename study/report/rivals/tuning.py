@@ -31,7 +31,7 @@ def write_tuning(summaries: Mapping[str, RunSummary], results: Path) -> bool:
         _panels(found),
         results / "tuning.png",
         "Untuned and tuned on the first quarter of the stream",
-        "bars: standard error over the repetitions",
+        "bars: standard error over the repetitions; RELAY and River's methods have fewer; RELAY has nothing to tune",
     )
     (results / "tuning.md").write_text("\n".join(_page(found)).rstrip() + "\n", encoding="utf-8")
     return True

@@ -67,7 +67,7 @@ def write_yardstick(summaries: Mapping[str, RunSummary], results: Path, measured
         [panels[:2], panels[2:]] if len(panels) > 2 else [panels],
         results / "yardstick.png",
         "The survey's generators, 1 % positive",
-        "bars: standard error over the repetitions; a method without bars ran once",
+        "bars: standard error over the repetitions; a method without bars ran once, on data of its own",
     )
     (results / "yardstick.md").write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
     return True
@@ -220,4 +220,5 @@ def _text(row: Row, method: str) -> str:
         return ""
     mean, deviation, _ = mean_and_error(row.averages[method])
     text = f"{mean:.3f} ({deviation:.3f})" if len(row.averages[method]) > 1 else f"{mean:.3f}"
-    return f"**{text}**" if row.best_of(row.averages) == method else text
+    repeated = [name for name, averages in row.averages.items() if len(averages) > 1]
+    return f"**{text}**" if row.best_of(repeated or row.averages) == method else text
