@@ -125,7 +125,14 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int =
 
 
 def with_table(page: str, name: str, table: str) -> str:
-    """Return the text of a page with another table between the comment `<!-- NAME -->` and the next `<!-- end -->`."""
+    """Return the text of a page with another table between the comment `<!-- NAME -->` and the next `<!-- end -->`.
+
+    Raises:
+        ValueError: The page has no such comments, with a line between them.
+    """
     begin, end = f"<!-- {name} -->\n", "\n<!-- end -->"
-    before, _, rest = page.partition(begin)
-    return before + begin + table + end + rest.partition(end)[2]
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the page needs the comment {begin.strip()}, a line, and {end.strip()}")
+    return before + begin + table + end + after

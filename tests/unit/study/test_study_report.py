@@ -19,7 +19,7 @@ from study.report.parts.river import LEAST_REPETITIONS, PREFIX
 from study.report.report import write_report
 from study.report.rivals.pages import MEASURED
 from study.report.summary import summarise
-from study.report.tables import write_repetitions
+from study.report.tables import with_table, write_repetitions
 from study.run.experiment import Run, parse, runs_of
 from study.run.runs import Repetition
 from study.run.store import Store, engine_version
@@ -297,3 +297,11 @@ def test_the_time_of_a_repetition_is_not_compared(tmp_path: Path, kappa: str, eq
         folder.mkdir()
         (folder / "field.csv").write_text(f"stream,method,seed,kappa,microseconds\nstatic-sine-1,relay,0,{row}\n")
     assert compare_repetitions(new, old)[1] == equal
+
+
+def test_a_page_without_the_place_of_a_table_stays_as_it_is() -> None:
+    """The rest of the page after the place would be lost."""
+    assert with_table("a\n<!-- one -->\nold\n<!-- end -->\nb\n", "one", "new") == "a\n<!-- one -->\nnew\n<!-- end -->\nb\n"
+    for page in ("a\n<!-- one -->\n<!-- end -->\nb\n", "a\nb\n"):
+        with pytest.raises(ValueError, match="one"):
+            with_table(page, "one", "new")
