@@ -105,7 +105,7 @@ def test_one_file_for_each_model_of_every_name(world: World, tmp_path: Path) -> 
     assert (tmp_path / "backup").stat().st_mode & 0o077 == 0, "models hold examples of persons"
 
 
-def test_a_listed_digest_is_of_the_model_alone(world: World, folder: Path) -> None:
+def test_a_listed_digest_is_of_the_model_alone(folder: Path) -> None:
     """How many examples waited for a label at once, which depends on when records came, must not change it."""
     other = _application("other")
     [*import_all(other.application(), folder)]

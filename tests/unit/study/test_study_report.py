@@ -301,7 +301,9 @@ def test_the_time_of_a_repetition_is_not_compared(tmp_path: Path, kappa: str, eq
 
 def test_a_page_without_the_place_of_a_table_stays_as_it_is() -> None:
     """The rest of the page after the place would be lost."""
-    assert with_table("a\n<!-- one -->\nold\n<!-- end -->\nb\n", "one", "new") == "a\n<!-- one -->\nnew\n<!-- end -->\nb\n"
+    assert (
+        with_table("a\n<!-- one -->\nold\n<!-- end -->\nb\n", "one", "new") == "a\n<!-- one -->\nnew\n<!-- end -->\nb\n"
+    )
     for page in ("a\n<!-- one -->\n<!-- end -->\nb\n", "a\nb\n"):
         with pytest.raises(ValueError, match="one"):
             with_table(page, "one", "new")
