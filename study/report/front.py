@@ -195,7 +195,8 @@ def _labels(context: Context) -> list[str]:
     ):
         own = context.some(runs)
         if len(own) == len(runs):
-            said.append("from " + text.format(*(labels.average_of(summary) for summary in own)))
+            figures = text.format(*(labels.average_of(summary) for summary in own))
+            said.append(f"over {own[0].length:,} examples from {figures}")
     return [
         (
             f"**Labels decide**: AREBA_20's average G-mean on Sine with 1 % positive examples goes {'; '.join(said)}"
