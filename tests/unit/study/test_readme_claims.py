@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("statsmodels", reason="the optional extra `study` is not installed")
 
 from study.readme_claims import RESULTS, claims, is_in_readme
+from study.report.front import relay_above
 from study.report.rivals.relay import write_relay
 
 
@@ -23,3 +24,10 @@ def test_the_page_on_relay_is_that_of_its_figures(tmp_path: Path) -> None:
     """A figure on a page that no file has is an advertisement."""
     assert write_relay(tmp_path, RESULTS)
     assert (tmp_path / "relay.md").read_text(encoding="utf-8") == (RESULTS / "relay.md").read_text(encoding="utf-8")
+
+
+def test_runs_that_were_not_computed_have_no_count() -> None:
+    """`make study-quick` computes some runs of RELAY, and its report must not end in an error."""
+    file = RESULTS / "relay.csv"
+    assert relay_above(file, ["sine-1-stationary"]) == 1
+    assert relay_above(file, ["sine-1-stationary", "sine-7-stationary"]) is None
