@@ -1,6 +1,6 @@
 """How far scores and calibrated probabilities are from the shares of class 1: `python -m study.calibration`.
 
-It prints the table of docs/operations.md, in a minute. The expected calibration error (Naeini, Cooper and Hauskrecht,
+It prints the table of docs/operations.md, in seconds. The expected calibration error (Naeini, Cooper and Hauskrecht,
 AAAI 2015) is here the mean of |share of class 1 - mean prediction| over groups of equal size in the order of the
 predictions.
 """

@@ -67,8 +67,9 @@ def streams() -> Mapping[str, MakeStream]:
 
 def further_streams() -> Mapping[str, MakeStream]:
     """Return what makes each further stream: `static-text-5`, `flipping-sine`, and the real `fraud` and `covertype`."""
-    found: dict[str, MakeStream] = {f"static-text-{percent}": partial(_text, percent / 100.0) for percent in PERCENTS}
-    found |= {f"flipping-{name.replace('_', '-')}": partial(_flipping, name) for name in generators.__all__}
+    flipping = np.array(FLIPPING_SHARES)[np.arange(LENGTH) * len(FLIPPING_SHARES) // LENGTH]
+    found = {f"static-text-{percent}": partial(_still, "text", percent / 100.0) for percent in PERCENTS}
+    found |= {f"flipping-{name.replace('_', '-')}": partial(_still, name, flipping) for name in generators.__all__}
     return {**found, **REAL_SETS}
 
 
@@ -77,16 +78,10 @@ def has_data(name: str) -> bool:
     return name not in REAL_SETS or data_dir_from_environment() is not None
 
 
-def _text(share: Share, seed: int) -> DataSet:
-    return generators.text(LENGTH, share, seed, {"concepts": (TEXT_CONCEPT,)})
-
-
-def _flipping(name: str, seed: int) -> DataSet:
-    parts = np.arange(LENGTH) * len(FLIPPING_SHARES) // LENGTH
-    shares = np.array(FLIPPING_SHARES)[parts]
-    if name == "text":
-        return _text(shares, seed)
-    data: DataSet = getattr(generators, name)(LENGTH, shares, seed, {})
+def _still(name: str, share: Share, seed: int) -> DataSet:
+    """Return a stream whose concept stays."""
+    options = {"concepts": (TEXT_CONCEPT,)} if name == "text" else {}
+    data: DataSet = getattr(generators, name)(LENGTH, share, seed, options)
     return data
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_app.producers.draws import Draws
 from study.generators.rules import one_hot
-from study.generators.stream import Booleans, Doubles, Make
+from study.generators.stream import Booleans, Doubles, Make, standard_normal
 
 FEATURES = 10
 HYPERPLANE_NOISE = 0.05
@@ -51,8 +51,7 @@ def random_rbf(concept: int, names: tuple[str | int, ...], count: int) -> tuple[
     chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), table[:, -3], side="right").clip(max=CENTRES - 1)
     directions = 2.0 * table[:, :FEATURES] - 1.0
     directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
-    # the method of Box and Muller: a normal number of two uniform ones
-    normal = np.sqrt(-2.0 * np.log1p(-table[:, -2])) * np.cos(2.0 * np.pi * table[:, -1])
+    normal = standard_normal(table[:, -2], table[:, -1])
     return centres[chosen] + directions * (normal * deviations[chosen])[:, None], classes[chosen]
 
 

@@ -39,6 +39,12 @@ class Make(Protocol):
         """
 
 
+def standard_normal(one: Doubles, two: Doubles) -> Doubles:
+    """Return a normal number of each pair of uniform ones (Box and Muller 1958)."""
+    normal: Doubles = np.sqrt(-2.0 * np.log1p(-one)) * np.cos(2.0 * np.pi * two)
+    return normal
+
+
 def concepts_at(length: int, count: int, width: float, draws: Draws) -> NDArray[np.int64]:
     """Return the place of the concept of each example, int64 `[length]`; changes are at equal distances."""
     steps = np.arange(length)[:, None]

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.producers.draws import Draws
-from study.generators.stream import Booleans, Doubles
+from study.generators.stream import Booleans, Doubles, standard_normal
 
 WORDS = 100
 """Features: whether a word occurs (the survey's option)."""
@@ -49,8 +49,7 @@ def _messages(
     """Return the features of the messages from `start` on, and how many more words are positive than negative."""
     width = MAX_LENGTH + 2
     table = Draws("study", *names, "features").uniforms(start * width, CHUNK * width).reshape(CHUNK, width)
-    # the method of Box and Muller: a normal number of two uniform ones
-    normal = np.sqrt(-2.0 * np.log1p(-table[:, -2])) * np.cos(2.0 * np.pi * table[:, -1])
+    normal = standard_normal(table[:, -2], table[:, -1])
     length = np.clip(MEAN_LENGTH * (1.0 + normal), 1, MAX_LENGTH).astype(np.int64)
     frequencies = np.arange(1, WORDS + 1) ** -EXPONENT
     words = np.searchsorted(np.cumsum(frequencies) / frequencies.sum(), table[:, :MAX_LENGTH]).clip(max=WORDS - 1)
