@@ -111,11 +111,11 @@ def test_the_sentiment_of_a_message_is_that_of_most_of_its_polar_words() -> None
     """A message with one polar word has that word's class; with words of one polarity alone, the class follows."""
     features, negative = messages(2, ("x",), 5_000)
     polarity = polarities(2)
-    kinds = [features[:, polarity == sign].any(axis=1) for sign in (1, -1)]
-    alone = kinds[0] != kinds[1]
+    has_positive, has_negative = (np.any(features[:, polarity == sign], axis=1) for sign in (1, -1))
+    alone = np.logical_xor(has_positive, has_negative)
     assert 0.1 < alone.mean() < 0.9
-    assert (negative[alone] == kinds[1][alone]).all()
-    assert (kinds[0] | kinds[1]).all(), "every message has a sentiment"
+    assert np.array_equal(negative[alone], has_negative[alone])
+    assert np.logical_or(has_positive, has_negative).all(), "every message has a sentiment"
 
 
 def test_the_rare_class_becomes_the_frequent_one() -> None:
