@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stream_app.errors import ArebaError
 from stream_app.terminal import Terminal, say
+from study.arguments import count
 from study.field.results import RESULTS
 from study.field.streams import further_streams, has_data, streams
 
@@ -26,7 +27,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=known,
         help="such as sudden-sine-5; by default all; without AREBA_DATA_DIR all but those of real data sets",
     )
-    parser.add_argument("--seeds", type=int, help="repetitions of the fast methods; by default those of the page")
+    parser.add_argument(
+        "--seeds",
+        metavar="COUNT",
+        type=count,
+        help="how many seeds, 0 to COUNT - 1, for the fast methods; by default those of the page",
+    )
     parser.add_argument("--slow", action="store_true", help="run the slow methods on the named subset instead")
     parser.add_argument("--moa", metavar="CLASSPATH", default="", help="jars and classes of CSARF, ROSE and CALMID")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; by default all cores")
@@ -41,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from study.field.report import write_page  # noqa: PLC0415  (pictures take a second)
 
             write_page(given.results)
+            say("study/results/field.md, its pictures and docs/models.md have the tables of these measures")
         else:
             _run(given)
     except ArebaError as error:
@@ -54,8 +61,8 @@ def _run(given: argparse.Namespace) -> None:
 
     names = given.stream or [*streams(), *(name for name in further_streams() if has_data(name))]
     work = slow_work(names, given.moa) if given.slow else fast_work(names, given.seeds or SEEDS)
-    count = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
-    say(f"{count} repetitions were run; {given.results} has the measures of all")
+    new = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
+    say(f"{new} repetitions were run; {given.results} has the measures of all")
 
 
 if __name__ == "__main__":

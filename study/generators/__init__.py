@@ -78,7 +78,7 @@ def clusters(length: int, share: Share, seed: int, options: Options) -> DataSet:
 
 
 def text(length: int, share: Share, seed: int, options: Options) -> DataSet:
-    """Return messages of 100 words with a sentiment (MOA's generator of texts); a concept is the seed of the words."""
+    """Return messages with a sentiment, over 100 words (MOA's generator of texts); a concept is a seed."""
     return _stream("text", text_.text, length, share, seed, options)
 
 

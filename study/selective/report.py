@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.errors import ArebaError
 from study.relay import BETTER, WORSE, verdicts
 from study.report.figures import LevelPanel, draw
 from study.report.page import cell
@@ -251,8 +253,15 @@ def draw_picture(measured: Measured, folder: Path) -> None:
 
 
 def write_pages(results: Path) -> None:
-    """Replace the tables of both pages, and draw the picture."""
+    """Replace the tables of both pages, and draw the picture.
+
+    Raises:
+        ArebaError: A method of the benchmark was not run on each stream with each policy.
+    """
     measured = Measured(read_results(results))
+    wanted = product(STREAMS, POLICIES, dict.fromkeys((*METHODS, *measured.methods)))
+    if missing := [one for one in wanted if not len(measured.of(*one, "gmean_end"))]:
+        raise ArebaError(f"{results}: {len(missing)} parts of the tables were not run, such as {', '.join(missing[0])}")
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(measured):
         text = with_table(text, name, table)

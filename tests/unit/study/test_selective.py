@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 pytest.importorskip("scipy", reason="the optional extra `study` is not installed")
 
+from stream_app.errors import ArebaError
 from stream_app.learners.api import Operations
 from stream_app.pipeline.task import Task
 from stream_app.producers.synthetic import Drift, SyntheticSpec, synthetic
@@ -20,7 +21,7 @@ from study.selective.__main__ import main
 from study.selective.fake_negatives import HIDDEN, FakeNegatives, score_of, take_step
 from study.selective.methods import AREBA_20, METHODS, RELAY, ChecksAndLate, OneLearner, seed_of_method
 from study.selective.policies import POLICIES, CheckedAlerts, LabelPolicy, Late
-from study.selective.report import MODELS_PAGE, PAGE, Measured, for_labels_page, models_table, tables
+from study.selective.report import MODELS_PAGE, PAGE, Measured, for_labels_page, models_table, tables, write_pages
 from study.selective.results import RESULTS, Repetition, read_results
 from study.selective.run import measure
 from study.selective.scoring import figures_of, kappa
@@ -256,3 +257,19 @@ def test_every_repetition_was_run() -> None:
     finished = read_results(RESULTS)
     seeds = {one.seed for one in finished}
     assert len(finished) == len(STREAMS) * len(POLICIES) * len(METHODS) * len(seeds)
+
+
+def test_a_part_of_the_benchmark_is_not_written_to_the_page(tmp_path: Path) -> None:
+    """The page would lose its tables to a reader's own file of a few runs."""
+    before = PAGE.read_text(encoding="utf-8")
+    with pytest.raises(ArebaError, match=r"sine-1, at-once, areba_20"):
+        write_pages(tmp_path / "mine.csv")
+    assert PAGE.read_text(encoding="utf-8") == before
+
+
+def test_seeds_are_counted_from_one_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--seeds 0` is what a reader types who wants seed 0; it ran all of them."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--seeds", "0"])
+    assert ended.value.code == 2
+    assert "--seeds" in capsys.readouterr().err
