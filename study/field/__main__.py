@@ -10,7 +10,7 @@ from stream_app.errors import ArebaError
 from stream_app.terminal import Terminal, say
 from study.arguments import count
 from study.field.results import RESULTS
-from study.field.streams import further_streams, has_data, streams
+from study.field.streams import all_streams, has_data
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -19,12 +19,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("command", choices=("run", "report"), help="run what is missing, or write the page")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the measures")
-    known = {**streams(), **further_streams()}
     parser.add_argument(
         "--stream",
         nargs="+",
         metavar="STREAM",
-        choices=known,
+        choices=all_streams(),
         help="such as sudden-sine-5; by default all; without AREBA_DATA_DIR all but those of real data sets",
     )
     parser.add_argument(
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: argparse.Namespace) -> None:
     from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415  (Numba takes seconds)
 
-    names = given.stream or [*streams(), *(name for name in further_streams() if has_data(name))]
+    names = given.stream or [name for name in all_streams() if has_data(name)]
     work = slow_work(names, given.moa) if given.slow else fast_work(names, given.seeds or SEEDS)
     new = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
     say(f"{new} repetitions were run; {given.results} has the measures of all")

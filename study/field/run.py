@@ -9,7 +9,7 @@ from stream_app.terminal import Terminal
 from study.field.methods import FAST, HALF_SUFFIX, KAPPA_SUFFIX, seed_of_method, slow_methods
 from study.field.results import Finished, Repetition, Row, read_results, write_results
 from study.field.scoring import measures_of
-from study.field.streams import SLOW_STREAMS, further_streams, streams
+from study.field.streams import SLOW_STREAMS, all_streams
 from study.run.parallel import each_finished, progress_bar
 
 SEEDS = 5
@@ -62,7 +62,7 @@ def missing(work: Sequence[Asked], finished: Finished) -> list[Asked]:
 
 def measure(asked: Asked, classpath: str) -> Finished:
     """Return the rows of this work."""
-    data = {**streams(), **further_streams()}[asked.stream](asked.seed)
+    data = all_streams()[asked.stream](asked.seed)
     known = {**FAST, **slow_methods(classpath)}
     return {
         Repetition(asked.stream, name, asked.seed): Row(

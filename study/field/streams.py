@@ -73,6 +73,11 @@ def further_streams() -> Mapping[str, MakeStream]:
     return {**found, **REAL_SETS}
 
 
+def all_streams() -> Mapping[str, MakeStream]:
+    """Return what makes each stream, the further ones too."""
+    return {**streams(), **further_streams()}
+
+
 def has_data(name: str) -> bool:
     """Return whether a stream needs no publisher's file, or `AREBA_DATA_DIR` is set."""
     return name not in REAL_SETS or data_dir_from_environment() is not None

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from study.relay import BETTER, learners_of, read_results, verdicts
+from study.relay import BETTER, learners_of, read_results
 from study.report.claims.intervals import Verdict
 from study.report.figures import BarPanel, CurvePanel, Panel
 from study.report.page import CONCEPTS, DRIFTS, Context
 from study.report.parts import labels, river
 from study.report.parts.recovery import reached
 from study.report.parts.statements import counts
+from study.report.rivals.relay import pair, verdicts_of
 from study.report.sections import real_figure, table_counts
 from study.report.summary import RECOVERED_SHARE, RunSummary
 from study.statistics import Comparison
@@ -65,8 +66,7 @@ def relay_above(file: Path, runs: Iterable[str]) -> int | None:
     None: a run is not in the file, of which `make study-quick` computes a part.
     """
     scores, learners = read_results(file), list(learners_of(file))
-    both = [learners.index(AREBA), learners.index("relay")]
-    found = dict(zip(scores, verdicts([score.final[:, both] for score in scores.values()]), strict=True))
+    found = verdicts_of(pair(scores, learners.index(AREBA), learners.index("relay")), "final")
     asked = list(runs)
     return sum(found[run].result == BETTER for run in asked) if found.keys() >= set(asked) else None
 

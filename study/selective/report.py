@@ -12,6 +12,7 @@ from stream_app.errors import ArebaError
 from study.relay import BETTER, WORSE, verdicts
 from study.report.figures import LevelPanel, draw
 from study.report.page import cell
+from study.report.summary import mean_and_error
 from study.report.tables import markdown, with_table
 from study.selective.methods import METHODS
 from study.selective.policies import POLICIES
@@ -233,14 +234,14 @@ def models_table(measured: Measured) -> str:
 
 def draw_picture(measured: Measured, folder: Path) -> None:
     """Draw G-mean at the end of some methods under each policy, with the standard error over the streams."""
-    values, errors = {}, {}
+    values: dict[str, Sequence[float]] = {}
+    errors: dict[str, Sequence[float]] = {}
     for method in SHOWN:
         own = [
             np.array([measured.of(stream, policy, method, "gmean_end").mean() for stream in measured.streams])
             for policy in POLICIES
         ]
-        values[method] = [float(one.mean()) for one in own]
-        errors[method] = [float(one.std(ddof=1) / np.sqrt(len(one))) for one in own]
+        values[method], _, errors[method] = zip(*map(mean_and_error, own), strict=True)
     panel = LevelPanel("", list(POLICIES), values, errors, "which labels come, and when", connected=False)
     draw(
         [[panel]],
@@ -258,9 +259,11 @@ def write_pages(results: Path) -> None:
     Raises:
         ArebaError: A method of the benchmark was not run on each stream with each policy.
     """
-    measured = Measured(read_results(results))
+    finished = read_results(results)
+    measured = Measured(finished)
+    there = {(one.stream, one.policy, one.method) for one in finished}
     wanted = product(STREAMS, POLICIES, dict.fromkeys((*METHODS, *measured.methods)))
-    if missing := [one for one in wanted if not len(measured.of(*one, "gmean_end"))]:
+    if missing := [one for one in wanted if one not in there]:
         raise ArebaError(f"{results}: {len(missing)} parts of the tables were not run, such as {', '.join(missing[0])}")
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(measured):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, Score, Verdict, learners_of, read_results, table, verdicts
 from study.report.figures import NamedDotPanel, Panel, draw
+from study.report.summary import mean_and_error
 from study.report.tables import markdown
 from study.unseen_streams import kinds
 
@@ -181,5 +182,4 @@ def _draw(scores: Results, path: Path) -> None:
 
 def _errors(values: NDArray[np.float64]) -> Mapping[str, float]:
     """Return the standard error of each learner's mean."""
-    errors = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    return dict(zip(("areba_20", "relay"), errors.tolist(), strict=True))
+    return {name: mean_and_error(own)[2] for name, own in zip(("areba_20", "relay"), values.T, strict=True)}
