@@ -17,7 +17,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m study.field", description="Methods of the field on the survey's generators."
     )
-    parser.add_argument("command", choices=("run", "report"), help="run what is missing, or write the page")
+    parser.add_argument(
+        "command",
+        choices=("run", "report"),
+        help="run what is missing, or write the page; the table of your own file is printed",
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the measures")
     parser.add_argument(
         "--stream",
@@ -32,6 +36,9 @@ def _parser() -> argparse.ArgumentParser:
         type=count,
         help="how many seeds, 0 to COUNT - 1, for the fast methods; by default those of the page",
     )
+    parser.add_argument(
+        "--method", nargs="+", help="fast methods, or NAME=package.module:Class for your own; by default all fast ones"
+    )
     parser.add_argument("--slow", action="store_true", help="run the slow methods on the named subset instead")
     parser.add_argument("--moa", metavar="CLASSPATH", default="", help="jars and classes of CSARF, ROSE and CALMID")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; by default all cores")
@@ -43,10 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         if given.command == "report":
-            from study.field.report import write_page  # noqa: PLC0415  (pictures take a second)
-
-            write_page(given.results)
-            say("study/results/field.md, its pictures and docs/models.md have the tables of these measures")
+            _report(given.results)
         else:
             _run(given)
     except ArebaError as error:
@@ -55,12 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _report(results: Path) -> None:
+    from study.field.report import of_file, write_page  # noqa: PLC0415  (pictures take a second)
+
+    if results != RESULTS:
+        for line in of_file(results).splitlines():
+            say(line)
+        return
+    write_page()
+    say("study/results/field.md, its pictures and docs/models.md have the tables of these measures")
+
+
 def _run(given: argparse.Namespace) -> None:
-    from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415  (Numba takes seconds)
+    from study.field.methods import FAST, own_method, slow_methods  # noqa: PLC0415  (Numba takes seconds)
+    from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415
+    from study.own_methods import choose_methods  # noqa: PLC0415
 
     names = given.stream or [name for name in all_streams() if has_data(name)]
-    work = slow_work(names, given.moa) if given.slow else fast_work(names, given.seeds or SEEDS)
-    new = run_missing(work, given.results, given.jobs, given.moa, Terminal(stderr=True))
+    known = slow_methods(given.moa) if given.slow else FAST
+    methods = choose_methods(given.method or (), known, own_method, is_own_file=given.results != RESULTS)
+    work = slow_work(names, methods) if given.slow else fast_work(names, given.seeds or SEEDS, methods)
+    new = run_missing(work, given.results, given.jobs, methods, Terminal(stderr=True))
     say(f"{new} repetitions were run; {given.results} has the measures of all")
 
 

@@ -52,7 +52,7 @@ Rows = Mapping[str, Predicted]
 """By the name of a row of the table."""
 
 Run = Callable[[DataSet, bytes], Rows]
-"""Runs a method on a stream, with weights from 32 bytes."""
+"""Runs a method on a stream, with weights from 32 bytes. It is pickled for the processes that run it."""
 
 
 def run_learner(name: str, settings: LearnerSettings, data: DataSet, seed: bytes) -> Rows:
@@ -73,9 +73,13 @@ def run_learner(name: str, settings: LearnerSettings, data: DataSet, seed: bytes
     }
 
 
-def run_river(name: str, settings: LearnerSettings, data: DataSet, seed: bytes) -> Rows:
+def _run_named(name: str, data: DataSet, seed: bytes) -> Rows:
+    return run_learner(name, LEARNERS[name], data, seed)
+
+
+def run_river(name: str, data: DataSet, seed: bytes) -> Rows:
     """Run a model of River, which is a learner of the study."""
-    return {name: Predicted(*_run(settings, data, seed))}
+    return {name: Predicted(*_run(RIVER[name], data, seed))}
 
 
 def _run(settings: LearnerSettings, data: DataSet, seed: bytes) -> _Answered:
@@ -147,15 +151,24 @@ MOA_LINES: Mapping[str, str] = {
 }
 """The survey's command lines; CALMID chooses itself which labels it learns. Slow, too."""
 
-FAST: Mapping[str, Run] = {name: partial(run_learner, name, settings) for name, settings in LEARNERS.items()}
+FAST: Mapping[str, Run] = {name: partial(_run_named, name) for name in LEARNERS}
 """What runs on every stream, by name."""
 
 
 def slow_methods(classpath: str) -> Mapping[str, Run]:
     """Return what runs on the named subset; without a class path, all but MOA's."""
-    river = {name: partial(run_river, name, settings) for name, settings in RIVER.items()}
+    river = {name: partial(run_river, name) for name in RIVER}
     lines = MOA_LINES if classpath else {}
     return {**river, **{name: partial(run_moa, name, line, classpath) for name, line in lines.items()}}
+
+
+def own_method(name: str, settings: LearnerSettings) -> Run:
+    """Return a method of a user, which is a learner of the application."""
+    return partial(_run_own, name, settings.method)
+
+
+def _run_own(name: str, path: str, data: DataSet, seed: bytes) -> Rows:
+    return run_learner(name, LearnerSettings(method=path), data, seed)
 
 
 def seed_of_method(stream: str, seed: int) -> bytes:

@@ -21,7 +21,7 @@ from study.field.claims import (
 from study.field.measured import Measured
 from study.field.methods import KAPPA_SUFFIX, MOA_LINES, RIVER
 from study.field.ranks import ranking_of, signed_rank
-from study.field.results import TIME, read_results
+from study.field.results import RESULTS, TIME, read_results
 from study.field.run import SEEDS, rows_of
 from study.field.scoring import Measures
 from study.field.streams import SLOW_STREAMS
@@ -282,7 +282,31 @@ def _spot(measured: Measured, row: str) -> Spot:
     return Spot(float(values[0].mean()), float(values[1].mean()), *errors)
 
 
-def write_page(results: Path) -> None:
+def of_file(path: Path) -> str:
+    """Return the means of a reader's own file, and those of the page over the same streams and seeds.
+
+    A method that lacks some of these repetitions is left out.
+
+    Raises:
+        ArebaError: The file has no repetition.
+    """
+    own = read_results(path)
+    if not own:
+        raise ArebaError(f"{path}: there are no measures; run your method first")
+    parts = {one._replace(method="") for one in own}
+    both = read_results() | own
+    rows = []
+    for method in dict.fromkeys(one.method for one in both):
+        found = [both[one] for one in (part._replace(method=method) for part in parts) if one in both]
+        if len(found) == len(parts):
+            measures = np.mean([row.measures for row in found], axis=0)[: len(MEASURES)]
+            time = np.mean([row.microseconds for row in found])
+            rows.append([f"`{method}`", *("" if np.isnan(one) else f"{one:.3f}" for one in measures), f"{time:.1f}"])
+    table = _table(("row", *HEADINGS, "microseconds"), rows)
+    return f"Means of the {len(parts)} streams and seeds of {path}:\n\n{table}"
+
+
+def write_page(results: Path = RESULTS) -> None:
     """Replace the tables of the page and the table for users, and draw the pictures.
 
     Raises:

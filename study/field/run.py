@@ -1,12 +1,12 @@
 """Runs the repetitions that are missing, those of the first seed first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from stream_app.terminal import Terminal
-from study.field.methods import FAST, HALF_SUFFIX, KAPPA_SUFFIX, seed_of_method, slow_methods
+from study.field.methods import FAST, HALF_SUFFIX, KAPPA_SUFFIX, MOA_LINES, RIVER, Run, seed_of_method
 from study.field.results import Finished, Repetition, Row, read_results, write_results
 from study.field.scoring import measures_of
 from study.field.streams import SLOW_STREAMS, all_streams
@@ -32,18 +32,19 @@ class Asked(NamedTuple):
 
 def rows_of(method: str) -> tuple[str, ...]:
     """Return the names of the rows that a method fills."""
-    return (method, method + HALF_SUFFIX, method + KAPPA_SUFFIX) if method in FAST else (method,)
+    gives_classes_alone = method in RIVER or method in MOA_LINES
+    return (method,) if gives_classes_alone else (method, method + HALF_SUFFIX, method + KAPPA_SUFFIX)
 
 
-def fast_work(names: Sequence[str], seeds: int) -> list[Asked]:
-    """Return the fast methods on these streams; all streams of a seed come before the next seed."""
-    return [Asked(name, seed, tuple(FAST)) for seed in range(seeds) for name in names]
+def fast_work(names: Sequence[str], seeds: int, methods: Iterable[str] = FAST) -> list[Asked]:
+    """Return these methods on these streams; all streams of a seed come before the next seed."""
+    return [Asked(name, seed, tuple(methods)) for seed in range(seeds) for name in names]
 
 
-def slow_work(names: Sequence[str], classpath: str) -> list[Asked]:
-    """Return the slow methods on those of these streams that are in the subset; all streams of a method together."""
+def slow_work(names: Sequence[str], methods: Iterable[str]) -> list[Asked]:
+    """Return slow methods on those of these streams that are in the subset; all streams of a method together."""
     chosen = [name for name in names if name in SLOW_STREAMS]
-    return [Asked(name, 0, (method,)) for method in slow_methods(classpath) for name in chosen]
+    return [Asked(name, 0, (method,)) for method in methods for name in chosen]
 
 
 def missing(work: Sequence[Asked], finished: Finished) -> list[Asked]:
@@ -60,34 +61,33 @@ def missing(work: Sequence[Asked], finished: Finished) -> list[Asked]:
     return left
 
 
-def measure(asked: Asked, classpath: str) -> Finished:
-    """Return the rows of this work."""
+def measure(asked: Asked, methods: Mapping[str, Run]) -> Finished:
+    """Return the rows of this work; `methods` has its methods by name."""
     data = all_streams()[asked.stream](asked.seed)
-    known = {**FAST, **slow_methods(classpath)}
     return {
         Repetition(asked.stream, name, asked.seed): Row(
             measures_of(own.classes, own.scores, data.labels), own.seconds / len(data) * 1e6
         )
         for method in asked.methods
-        for name, own in known[method](data, seed_of_method(asked.stream, asked.seed)).items()
+        for name, own in methods[method](data, seed_of_method(asked.stream, asked.seed)).items()
     }
 
 
-def run_missing(work: Sequence[Asked], path: Path, jobs: int, classpath: str, console: Terminal) -> int:
+def run_missing(work: Sequence[Asked], path: Path, jobs: int, methods: Mapping[str, Run], console: Terminal) -> int:
     """Run what the file does not have, and write each result as soon as it is there; return how many rows are new.
 
     Args:
         work: What is to be run.
         path: The CSV file.
         jobs: The number of processes.
-        classpath: Jars and classes of MOA's methods; empty: none.
+        methods: All methods of the work, by name.
         console: Where the progress is shown.
     """
     finished = read_results(path)
     before, left = len(finished), missing(work, finished)
     with progress_bar(console) as progress:
         bar = progress.add_task("streams", total=len(left))
-        for asked, rows in each_finished(left, partial(measure, classpath=classpath), jobs):
+        for asked, rows in each_finished(left, partial(measure, methods=methods), jobs):
             finished |= rows
             write_results(finished, path)
             progress.update(bar, advance=1, description=f"{asked.stream}, seed {asked.seed}")

@@ -118,13 +118,9 @@ METHODS: Mapping[str, MakeMethod] = {
 """By name, with the settings of the study: the learners of the application, pairs of them, and fake negatives."""
 
 
-def own_method(path: str) -> MakeMethod:
-    """Return the method that is a class of the user, `package.module:Class`.
-
-    Raises:
-        ValidationError: It is no such path.
-    """
-    return partial(OneLearner, LearnerSettings(method=path))
+def own_method(_name: str, settings: LearnerSettings) -> MakeMethod:
+    """Return a method of a user, which is a learner of the application."""
+    return partial(OneLearner, settings)
 
 
 def seed_of_method(stream: str, seed: int) -> bytes:

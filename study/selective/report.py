@@ -16,7 +16,7 @@ from study.report.summary import mean_and_error
 from study.report.tables import markdown, with_table
 from study.selective.methods import METHODS
 from study.selective.policies import POLICIES
-from study.selective.results import Finished, read_results
+from study.selective.results import RESULTS, Finished, read_results
 from study.selective.streams import STREAMS
 
 PAGE = Path(__file__).parents[1] / "selective.md"
@@ -65,10 +65,10 @@ class Measured:
 Cell = Callable[[str, str], str]
 
 
-def _by_policy(methods: Sequence[str], text: Cell) -> str:
+def _by_policy(methods: Sequence[str], text: Cell, policies: Sequence[str] = tuple(POLICIES)) -> str:
     """Return a table with a row for each method and a column for each policy."""
-    rows = [[f"`{method}`", *(text(policy, method) for policy in POLICIES)] for method in methods]
-    return "\n".join(markdown(("method", *POLICIES), rows)).strip()
+    rows = [[f"`{method}`", *(text(policy, method) for policy in policies)] for method in methods]
+    return "\n".join(markdown(("method", *policies), rows)).strip()
 
 
 def means(measured: Measured, methods: Sequence[str]) -> str:
@@ -253,7 +253,34 @@ def draw_picture(measured: Measured, folder: Path) -> None:
     )
 
 
-def write_pages(results: Path) -> None:
+def of_file(path: Path) -> str:
+    """Return the means of a reader's own file, and those of the page over the same streams and seeds.
+
+    A method that lacks some of these repetitions has an empty cell.
+
+    Raises:
+        ArebaError: The file has no repetition.
+    """
+    own = read_results(path)
+    if not own:
+        raise ArebaError(f"{path}: there are no figures; run your method first")
+    parts = {one._replace(method="") for one in own}
+    both = {one: found for one, found in read_results().items() if one._replace(method="") in parts} | own
+    policies = [policy for policy in POLICIES if any(one.policy == policy for one in parts)]
+
+    def text(policy: str, method: str) -> str:
+        wanted = [one._replace(method=method) for one in parts if one.policy == policy]
+        found = [both[one] for one in wanted if one in both]
+        if len(found) < len(wanted):
+            return ""
+        return f"{np.mean([one.gmean_end for one in found]):.3f} / {np.mean([one.gmean_average for one in found]):.3f}"
+
+    methods = dict.fromkeys(one.method for one in both)
+    said = f"Means of the {len({(one.stream, one.seed) for one in parts})} streams and seeds of {path}"
+    return f"{said}, G-mean at the end / on average:\n\n{_by_policy(tuple(methods), text, policies)}"
+
+
+def write_pages(results: Path = RESULTS) -> None:
     """Replace the tables of both pages, and draw the picture.
 
     Raises:

@@ -22,7 +22,7 @@ from study.selective.fake_negatives import HIDDEN, FakeNegatives, score_of, take
 from study.selective.methods import AREBA_20, METHODS, RELAY, ChecksAndLate, OneLearner, seed_of_method
 from study.selective.policies import POLICIES, CheckedAlerts, LabelPolicy, Late
 from study.selective.report import MODELS_PAGE, PAGE, Measured, for_labels_page, models_table, tables, write_pages
-from study.selective.results import RESULTS, Repetition, read_results
+from study.selective.results import RESULTS, Repetition, read_results, write_results
 from study.selective.run import measure
 from study.selective.scoring import figures_of, kappa
 from study.selective.streams import STREAMS
@@ -188,8 +188,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     assert read_results(path) != first, "what is in the file is not run again"
     main([*asked, "baseline", "--again"])
     assert read_results(path) == first
-    with pytest.raises(SystemExit):
-        main([*asked, "nothing"])
+    assert main([*asked, "nothing"]) == 2
 
 
 QUICK = ("areba_20", "pair_areba_20", "relay")
@@ -259,12 +258,33 @@ def test_every_repetition_was_run() -> None:
     assert len(finished) == len(STREAMS) * len(POLICIES) * len(METHODS) * len(seeds)
 
 
-def test_a_part_of_the_benchmark_is_not_written_to_the_page(tmp_path: Path) -> None:
-    """The page would lose its tables to a reader's own file of a few runs."""
-    before = PAGE.read_text(encoding="utf-8")
-    with pytest.raises(ArebaError, match=r"sine-1, at-once, areba_20"):
-        write_pages(tmp_path / "mine.csv")
+def test_a_readers_own_file_is_shown_beside_the_committed_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pages would lose their tables to a few runs of a reader, who would not see how the own method does."""
+    before, mine = PAGE.read_text(encoding="utf-8"), tmp_path / "mine.csv"
+    committed = read_results(RESULTS)
+    own = committed[Repetition("sine-1", "waits", "oob", 3)]
+    write_results({Repetition("sine-1", "waits", "mine", 3): own}, mine)
+    assert main(["report", "--results", str(mine)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
+    figures = {method: cells.strip(" |") for _, method, cells in (line.split("`", 2) for line in lines)}
+    assert set(METHODS) | {"mine"} == set(figures)
+    assert figures["mine"] == figures["oob"] != figures["relay"]
     assert PAGE.read_text(encoding="utf-8") == before
+
+
+def test_a_file_without_figures_is_an_error(tmp_path: Path) -> None:
+    """A reader who mistypes the name would otherwise see the table of an empty file."""
+    assert main(["report", "--results", str(tmp_path / "none.csv")]) == 1
+
+
+def test_a_page_is_not_written_from_a_part(tmp_path: Path) -> None:
+    """The page would have means over fewer streams for some methods."""
+    part = tmp_path / "part.csv"
+    write_results(dict([*read_results(RESULTS).items()][:-300]), part)
+    with pytest.raises(ArebaError, match=r"parts of the tables"):
+        write_pages(part)
 
 
 def test_seeds_are_counted_from_one_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,53 @@
+"""Methods of a user beside those of a benchmark."""
+
+from pathlib import Path
+
+import pytest
+
+from stream_app.config import LearnerSettings
+from stream_app.errors import ConfigurationError
+from study.own_methods import choose_methods
+from study.selective.__main__ import main as selective_main
+
+KNOWN = {"areba_20": "areba", "relay": "relay"}
+OWN_LEARNER = "tests.unit.learners.test_own_learner:NearestMean"
+
+
+def _own(name: str, settings: LearnerSettings) -> str:
+    return f"{name} {settings.method}"
+
+
+def test_named_and_own_methods_are_chosen() -> None:
+    """A reader compares an own method with the few that matter to them."""
+    assert choose_methods((), KNOWN, _own, is_own_file=False) == KNOWN
+    chosen = choose_methods(("relay", f"mine={OWN_LEARNER}"), KNOWN, _own, is_own_file=True)
+    assert chosen == {"relay": "relay", "mine": f"mine {OWN_LEARNER}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_own_file"),
+    [
+        ("no_such_method", True),
+        ("mine=areba", True),
+        (f"={OWN_LEARNER}", True),
+        (f"relay={OWN_LEARNER}", True),
+        ("mine=no.such.module:Learner", True),
+        ("mine=study.own_methods:NoSuchClass", True),
+        (f"mine={OWN_LEARNER}", False),
+    ],
+)
+def test_a_wrong_method_is_an_error_that_names_it(text: str, is_own_file: bool) -> None:
+    """It was a traceback, or a reader's figures were written under the name of another method, or among the page's."""
+    with pytest.raises(ConfigurationError, match=r"(--method|learner) " + text.partition("=")[0]):
+        choose_methods((text,), KNOWN, _own, is_own_file=is_own_file)
+
+
+@pytest.mark.slow(30)
+def test_both_benchmarks_run_and_show_an_own_method(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """This is how a reader finds out whether an own method is any good."""
+    method = ["--method", f"mine={OWN_LEARNER}", "--seeds", "1", "--results", str(tmp_path / "mine.csv")]
+    assert selective_main(["run", "--stream", "sine-10", "--policy", "at-once", *method]) == 0
+    assert selective_main(["report", *method]) == 0
+    shown = capsys.readouterr().out
+    assert "| `mine` | 0." in shown
+    assert "| `relay` | 0." in shown
