@@ -67,7 +67,7 @@ class LearnerSummary:
         figures: float64 `[3, R]` by `METRICS`, for each step of `RunSummary.steps`.
         unfaded: float64 `[R]`, the G-mean over all examples, without fading and without resets.
         unreset: float64 `[R]`, the G-mean after the last step where the sums do not restart at a drift.
-        averages: float64 `[R]`, the G-mean averaged over all steps from the first label on.
+        averages: float64 `[R]`, the G-mean averaged over all steps from the first on by which both classes have come.
         befores: float64 `[R]`, the G-mean directly before the first known drift; empty without drift.
         afters: float64 `[R]`, the G-mean averaged over the steps since the last known drift; empty without drift.
         points: Steps of the curve, int64 `[p]`; point s has the figure after s examples. They include the points
@@ -166,7 +166,7 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
         total, squares = np.zeros((3, length)), np.zeros((3, length))
         seen = np.zeros(length)
         figures = {step: np.empty((3, len(stored))) for step in steps}
-        otherwise = np.empty((2, len(stored)))
+        otherwise = np.empty((3, len(stored)))
         for place, repetition in enumerate(stored):
             curves = scoring.curves(repetition, row)
             stack = np.vstack([curves.recall, curves.specificity, curves.gmean])
@@ -177,7 +177,7 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
             seen[first:] += 1
             for step in steps:
                 figures[step][:, place] = stack[:, step - 1]
-            otherwise[:, place] = _otherwise(repetition, row, curves.gmean[-1], scoring)
+            otherwise[:, place] = _otherwise(repetition, row, curves.gmean, scoring)
         drawn = _curve(total, squares, seen, scoring)
         learner = _learner(name, figures, otherwise, drawn, gmeans, scoring, levels)
         learners[name] = replace(learner, rankings=_rankings(stored, row))
@@ -223,6 +223,15 @@ class Scoring:
         found = np.flatnonzero(stored.labels[self.start :] == 1)
         return self.start + int(found[0]) if len(found) else self.length
 
+    def first_of_both(self, stored: Stored) -> int:
+        """Return the index of the first scored example by which both classes have come; else that of the last example.
+
+        Before it G-mean is 1.0 for whoever names the one class that has come.
+        """
+        scored = stored.labels[self.start :]
+        places = [np.flatnonzero(scored == of) for of in (0, 1)]
+        return self.start + max(int(found[0]) if len(found) else len(scored) - 1 for found in places)
+
 
 def examples_before_first_label(choice: StreamChoice) -> int:
     """Return how many examples arrive before the first label: the fixed delay in events, else 0."""
@@ -258,14 +267,15 @@ def _levels(stored: Sequence[Stored], scoring: Scoring) -> list[float]:
     return [float(level) for level in RECOVERED_SHARE * befores.max(axis=0)]
 
 
-def _otherwise(stored: Stored, row: int, final: float, scoring: Scoring) -> tuple[float, float]:
-    """Return the last G-mean without fading, and the last G-mean without resets."""
+def _otherwise(stored: Stored, row: int, gmean: Doubles, scoring: Scoring) -> tuple[float, float, float]:
+    """Return the last G-mean without fading, the last G-mean without resets, and the average G-mean."""
     labels, right = stored.labels[scoring.start :], (stored.classes[row] == stored.labels)[scoring.start :]
     shares = [float(right[labels == of].mean()) if (labels == of).any() else 1.0 for of in (0, 1)]
-    if not scoring.resets:
-        return math.sqrt(shares[0] * shares[1]), final
-    unreset = curves_of(stored.classes[row], stored.labels, (), scoring.fading, scoring.start).gmean[-1]
-    return math.sqrt(shares[0] * shares[1]), float(unreset)
+    unreset = gmean[-1]
+    if scoring.resets:
+        unreset = curves_of(stored.classes[row], stored.labels, (), scoring.fading, scoring.start).gmean[-1]
+    average = gmean[scoring.first_of_both(stored) :].mean()
+    return math.sqrt(shares[0] * shares[1]), float(unreset), float(average)
 
 
 def _rankings(stored: Sequence[Stored], row: int) -> Doubles | None:
@@ -299,7 +309,7 @@ def _learner(
         figures=figures,
         unfaded=otherwise[0],
         unreset=otherwise[1],
-        averages=gmeans[:, scoring.start :].mean(axis=1),
+        averages=otherwise[2],
         befores=gmeans[:, resets[0] - 1].copy() if resets else np.empty(0),
         afters=gmeans[:, resets[-1] :].mean(axis=1) if resets else np.empty(0),
         points=scoring.points + 1,

@@ -171,6 +171,18 @@ def test_late_labels_are_scored_from_the_first_one(tmp_path: Path) -> None:
     assert learner.unfaded[0] == 1.0
 
 
+def test_an_average_gives_no_credit_before_both_classes_have_come(tmp_path: Path) -> None:
+    """A method that always says "negative" would otherwise score until the first positive example comes."""
+    run, store = _run(), _store(tmp_path)
+    labels = np.zeros(LENGTH, np.int8)
+    labels[LENGTH // 2 :: 10] = 1
+    classes = np.stack([labels, 0 * labels])
+    store.put(run, 0, Repetition(classes, classes.astype(np.float32), labels, 1.0))
+    summary = summarise(run, store)
+    assert summary is not None
+    assert [learner.averages[0] for learner in summary.learners.values()] == [1.0, 0.0]
+
+
 def test_curves_begin_at_the_first_positive_example(tmp_path: Path) -> None:
     """The convention that a class counts as recognised before its first example must not look like skill."""
     run, store = _run(), _store(tmp_path)
