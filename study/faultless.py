@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from study.report.scores import first_of_both
 from study.report.tables import markdown, with_table
 from study.run.experiment import Run, load_all, runs_of
 from study.run.streams import data_of
@@ -54,19 +54,14 @@ def measured() -> Mapping[str, Measured]:
     return {name: Measured(levels[name], steps[name]) for name in names}
 
 
-def first_of_both(labels: NDArray[np.int8], drift_step: int) -> int:
-    """Return how many examples after a drift there are when both classes have come; the length, if they do not."""
-    after = labels[drift_step:]
-    return int(max(np.argmax(after == kind) + 1 if (after == kind).any() else len(after) for kind in (0, 1)))
-
-
 def faultless(run: Run, level: float) -> int | None:
     """Return after how many examples the mean G-mean of a classifier that never errs reaches a level; None: never."""
     waits = []
     for repetition in range(REPETITIONS):
         data = data_of(run, repetition)
         labels = data.labels if data.clean_labels is None else data.clean_labels
-        waits.append(first_of_both(labels, data.drift_step or 0))
+        drift_step = data.drift_step or 0
+        waits.append(first_of_both(labels, drift_step) + 1 - drift_step)
     enough = int(np.ceil(round(level * REPETITIONS, 6)))
     return sorted(waits)[enough - 1] if enough <= REPETITIONS else None
 

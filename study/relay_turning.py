@@ -22,7 +22,7 @@ from stream_app.learners.methods.relay.state import WITH_SHORT
 from stream_app.terminal import say
 from study.relay import BETTER, WORSE, Score, learners_of, read_results, verdicts, write_results
 from study.relay_unseen import operations_of, predicted_by, relay_without
-from study.report.scores import curves_of
+from study.report.scores import curves_of, first_of_both
 from study.turning_streams import KINDS, turning_stream
 from study.unseen_streams import AREBA_20, Made
 
@@ -54,7 +54,7 @@ STREAMS: Mapping[str, tuple[str, int, int]] = {
 
 def figures_of(predicted: NDArray[np.int8], stream: Made) -> tuple[float, float]:
     """Return the G-mean at the end, and its mean over all steps from the first one by which both classes have come."""
-    first = max(int((stream.clean == label).argmax()) for label in range(2))
+    first = first_of_both(stream.clean)
     curve = curves_of(predicted, stream.clean, first=first).gmean
     return float(curve[-1]), float(curve[first:].mean())
 

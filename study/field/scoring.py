@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from study.report.scores import curves_of
+from study.report.scores import curves_of, first_of_both
 from study.run.ranking import average_precision
 from study.selective.scoring import kappa
 
@@ -44,7 +44,7 @@ def measures_of(classes: NDArray[np.int8], scores: NDArray[np.float32] | None, l
         scores: float32 `[n]`, what ranks the examples; None: the method only gives classes.
         labels: int8 `[n]`, the true classes; both must occur in some window.
     """
-    first = max(int((labels == label).argmax()) for label in range(2))
+    first = first_of_both(labels)
     true = _windows(labels, first) == 1
     chosen = true.any(axis=1) & ~true.all(axis=1)
     true, said = true[chosen], _windows(classes, first)[chosen] == 1

@@ -28,6 +28,19 @@ class Curves:
     gmean: NDArray[np.float64]
 
 
+def first_of_both(labels: NDArray[np.int8], start: int = 0) -> int:
+    """Return the index of the first example by which both classes have come; that of the last, if one does not come.
+
+    Before it G-mean is 1.0 for a method that always names the class that has come, so an average begins there.
+
+    Args:
+        labels: int8 `[n]`, the clean classes.
+        start: The first example that counts.
+    """
+    counted = labels[start:]
+    return start + max(int((counted == of).argmax()) if (counted == of).any() else len(counted) - 1 for of in (0, 1))
+
+
 def prequential_sums(
     predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int], fading: float, first: int = 0
 ) -> NDArray[np.float64]:

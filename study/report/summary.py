@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.producers.label_delay import EVENTS, Distribution, parse_label_delay
-from study.report.scores import METRICS, Curves, curves_of
+from study.report.scores import METRICS, Curves, curves_of, first_of_both
 from study.run.experiment import Run, StreamChoice
 from study.run.store import Store, Stored
 
@@ -223,15 +223,6 @@ class Scoring:
         found = np.flatnonzero(stored.labels[self.start :] == 1)
         return self.start + int(found[0]) if len(found) else self.length
 
-    def first_of_both(self, stored: Stored) -> int:
-        """Return the index of the first scored example by which both classes have come; else that of the last example.
-
-        Before it G-mean is 1.0 for whoever names the one class that has come.
-        """
-        scored = stored.labels[self.start :]
-        places = [np.flatnonzero(scored == of) for of in (0, 1)]
-        return self.start + max(int(found[0]) if len(found) else len(scored) - 1 for found in places)
-
 
 def examples_before_first_label(choice: StreamChoice) -> int:
     """Return how many examples arrive before the first label: the fixed delay in events, else 0."""
@@ -274,7 +265,7 @@ def _otherwise(stored: Stored, row: int, gmean: Doubles, scoring: Scoring) -> tu
     unreset = gmean[-1]
     if scoring.resets:
         unreset = curves_of(stored.classes[row], stored.labels, (), scoring.fading, scoring.start).gmean[-1]
-    average = gmean[scoring.first_of_both(stored) :].mean()
+    average = gmean[first_of_both(stored.labels, scoring.start) :].mean()
     return math.sqrt(shares[0] * shares[1]), float(unreset), float(average)
 
 

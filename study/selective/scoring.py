@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from study.report.scores import curves_of
+from study.report.scores import curves_of, first_of_both
 
 FADING = 0.99
 
@@ -15,7 +15,7 @@ class Figures(NamedTuple):
 
     Attributes:
         gmean_end: Faded G-mean after the last example; its sums restart at the drift, as in the study.
-        gmean_average: The mean of this G-mean over all steps.
+        gmean_average: The mean of this G-mean over all steps from the first on by which both classes have come.
         kappa: Cohen's kappa.
         found: The share of the positive examples that were predicted positive.
         alerts: The share of all examples that were predicted positive.
@@ -37,11 +37,10 @@ def figures_of(predicted: NDArray[np.int8], truth: NDArray[np.int8], drift_step:
         drift_step: Where the sums of G-mean restart.
         first: The number of the first example that is scored, before the drift.
     """
-    gmean = curves_of(predicted, truth, (drift_step,), FADING, first).gmean[first:]
+    gmean = curves_of(predicted, truth, (drift_step,), FADING, first).gmean
+    average = gmean[first_of_both(truth, first) :].mean()
     said, true = predicted[first:] == 1, truth[first:] == 1
-    return Figures(
-        float(gmean[-1]), float(gmean.mean()), kappa(said, true), float(said[true].mean()), float(said.mean())
-    )
+    return Figures(float(gmean[-1]), float(average), kappa(said, true), float(said[true].mean()), float(said.mean()))
 
 
 def kappa(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> float:

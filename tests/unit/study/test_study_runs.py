@@ -13,7 +13,7 @@ from stream_app.pipeline.task import Task
 from stream_app.producers.events import id_prefix
 from stream_app.records import Prediction
 from stream_app.serialization import codec
-from study.report.scores import curves_of
+from study.report.scores import curves_of, first_of_both
 from study.report.summary import recovery, summarise
 from study.report.tables import FINAL_COLUMNS, write_final, write_repetitions
 from study.run import runs
@@ -169,6 +169,12 @@ def test_late_labels_are_scored_from_the_first_one(tmp_path: Path) -> None:
     learner = summary.learners["baseline"]
     assert learner.averages[0] == 1.0
     assert learner.unfaded[0] == 1.0
+
+
+def test_both_classes_have_come_with_the_later_first_example() -> None:
+    """A score that begins earlier credits a method that always names the class that has come."""
+    labels = np.array([1, 0, 0, 0, 1, 0], np.int8)
+    assert [first_of_both(labels, start) for start in (0, 1, 5)] == [1, 4, 5]
 
 
 def test_an_average_gives_no_credit_before_both_classes_have_come(tmp_path: Path) -> None:
