@@ -96,10 +96,11 @@ def test_the_learner_of_the_docs_survives_a_crash(tmp_path: Path) -> None:
     assert float(gmean) > 0.9
 
 
-def test_the_program_for_columns_runs(tmp_path: Path) -> None:
-    """It is the first that somebody with a table copies."""
-    [program] = COLUMNS
-    assert _run(program, tmp_path) == ["['payment-1', 'payment-2']"]
+def test_the_programs_for_columns_run(tmp_path: Path) -> None:
+    """They are the first that somebody with a table, or with messages, copies."""
+    columns, texts = COLUMNS
+    assert _run(columns, tmp_path) == ["['payment-1', 'payment-2']"]
+    assert _run(texts, tmp_path) == ["5.0"]
 
 
 def test_the_glossary_is_in_order() -> None:
