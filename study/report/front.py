@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from study.relay import BETTER, learners_of, read_results
+from study.relay.verdicts import BETTER, learners_of, read_results
 from study.report.claims.intervals import Verdict
 from study.report.figures import BarPanel, CurvePanel, Panel
 from study.report.page import CONCEPTS, DRIFTS, Context

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ArebaError
-from study.relay import BETTER, WORSE, verdicts
+from study.relay.verdicts import BETTER, WORSE, verdicts
 from study.report.figures import LevelPanel, draw
 from study.report.page import cell
 from study.report.summary import mean_and_error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, p_text
+from study.relay.verdicts import BETTER, NOT_SIGNIFICANT, WORSE, p_text
 from study.report.figures import CurvePanel, NamedDotPanel, Panel
 from study.report.page import Context, cell, finals_table
 from study.report.summary import RunSummary

@@ -19,7 +19,7 @@ def write_pages(summaries: Mapping[str, RunSummary], results: Path, measured: Pa
     Args:
         summaries: All runs with a finished repetition, by name.
         results: The folder of the pages.
-        measured: The folder with the figures of `study.relay`, `study.relay_unseen` and `study.moa`.
+        measured: The folder with the figures of `study.relay`, `study.relay.unseen` and `study.moa`.
     """
     ours = {experiment.name for experiment in load_all()}
     is_ours = any(summary.run.experiment.name in ours for summary in summaries.values())

@@ -1,4 +1,4 @@
-"""The page on RELAY against AREBA_20, from the figures that `study.relay` and `study.relay_unseen` wrote."""
+"""The page on RELAY against AREBA_20, from the figures that `study.relay` and `study.relay.unseen` wrote."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,11 +6,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from study.relay import BETTER, NOT_SIGNIFICANT, WORSE, Score, Verdict, learners_of, read_results, table, verdicts
+from study.relay.unseen_streams import kinds
+from study.relay.verdicts import (
+    BETTER,
+    NOT_SIGNIFICANT,
+    WORSE,
+    Score,
+    Verdict,
+    learners_of,
+    read_results,
+    table,
+    verdicts,
+)
 from study.report.figures import NamedDotPanel, Panel, draw
 from study.report.summary import mean_and_error
 from study.report.tables import markdown
-from study.unseen_streams import kinds
 
 RUNS_FILE = "relay.csv"
 

@@ -5,7 +5,8 @@ from fnmatch import fnmatch
 
 import pytest
 
-from study.relay import RESULTS, read_results, verdicts
+from study.relay.runs import RESULTS
+from study.relay.verdicts import read_results, verdicts
 from tests.support.documents import ROOT
 
 GROUPS = {

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from study.relay import LEARNERS, RESULTS, RUNS, Score, learners_of, main, read_results, runs, verdicts, write_results
+from study.relay.__main__ import main
+from study.relay.runs import RESULTS, RUNS, runs
+from study.relay.verdicts import LEARNERS, Score, learners_of, read_results, verdicts, write_results
 
 
 def test_the_registered_runs_are_all_there() -> None:
@@ -68,8 +70,8 @@ def test_claims_fail_when_the_figures_do() -> None:
 def test_the_page_has_every_run_and_its_losses(tmp_path: Path) -> None:
     """A reader must find each run that RELAY loses, and the first result beside the second."""
     pytest.importorskip("scipy")
+    from study.relay.unseen_streams import kinds  # noqa: PLC0415  (as above)
     from study.report.rivals.relay import write_relay  # noqa: PLC0415  (matplotlib takes a second)
-    from study.unseen_streams import kinds  # noqa: PLC0415  (as above)
 
     assert not write_relay(tmp_path, tmp_path)
     write_results(_scores(0.2, ("share-1",), 30), tmp_path / "relay.csv")

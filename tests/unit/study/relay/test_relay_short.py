@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from study.relay_short import FIGURES, NAMES, REPETITIONS, RESULTS, RUNS, lines_of, measured, read
+from study.relay.short import FIGURES, NAMES, REPETITIONS, RESULTS, RUNS, lines_of, measured, read
 from study.run.experiment import load_all
 from tests.support.documents import ROOT
 

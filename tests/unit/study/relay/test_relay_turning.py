@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from study.relay import learners_of, read_results
-from study.relay_turning import (
+from study.relay.turning import (
     DEVELOPMENT,
     NAMES,
     REPETITIONS,
@@ -14,8 +13,9 @@ from study.relay_turning import (
     lines_of,
     lines_of_development,
 )
-from study.turning_streams import KINDS, LENGTH, turning_stream
-from study.unseen_streams import Made
+from study.relay.turning_streams import KINDS, LENGTH, turning_stream
+from study.relay.unseen_streams import Made
+from study.relay.verdicts import learners_of, read_results
 from tests.support.documents import ROOT
 
 

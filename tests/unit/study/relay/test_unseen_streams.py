@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from study.relay import read_results
-from study.relay_unseen import LEARNERS, RESULTS
-from study.unseen_streams import KEEL, keel_folder, kinds, read_keel
+from study.relay.unseen import LEARNERS, RESULTS
+from study.relay.unseen_streams import KEEL, keel_folder, kinds, read_keel
+from study.relay.verdicts import read_results
 
 FAMILIES = ("kr-vs-k", "kddcup", "shuttle", "car", "winequality", "new-thyroid", "page-blocks", "flare")
 """The families of KEEL whose sets have words or hyphens in their names."""

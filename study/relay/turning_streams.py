@@ -1,4 +1,4 @@
-"""Streams whose concepts turn, move or return, for `study.relay_turning`: six kinds with published generators.
+"""Streams whose concepts turn, move or return, for `study.relay.turning`: six kinds with published generators.
 
 The class of an example is drawn first; then the generator makes candidates of the concept at this step, until one is of
 that class. So the share of positives is the same whatever the concept does. A stream has 20,000 examples.
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from study.generators import rules
 from study.generators.rules import one_hot
 from study.generators.stream import Booleans, Doubles
-from study.unseen_streams import Made
+from study.relay.unseen_streams import Made
 
 LENGTH = 20_000
 

@@ -1,7 +1,7 @@
-"""RELAY and its rivals where concepts turn, move or return: `python -m study.relay_turning run`, then `report`.
+"""RELAY and its rivals where concepts turn, move or return: `python -m study.relay.turning run`, then `report`.
 
-The streams are the six kinds of `study.turning_streams`, each with 1 and 5 % positives, and with labels at once and
-1,000 examples late. The learners run without the worker. A repetition's seed is its number; development had seeds from
+The streams are the six kinds of `turning_streams`, each with 1 and 5 % positives, and with labels at once and 1,000
+examples late. The learners run without the worker. A repetition's seed is its number; development had seeds from
 1000 on, and an evaluation of RELAY without its short memory had 0 to 9. The G-mean is scored from the first step on by
 which both classes have come, and never starts again.
 """
@@ -20,13 +20,13 @@ from stream_app.config import LearnerSettings
 from stream_app.learners.factory import build
 from stream_app.learners.methods.relay.state import WITH_SHORT
 from stream_app.terminal import say
-from study.relay import BETTER, WORSE, Score, learners_of, read_results, verdicts, write_results
-from study.relay_unseen import operations_of, predicted_by, relay_without
+from study.relay.turning_streams import KINDS, turning_stream
+from study.relay.unseen import operations_of, predicted_by, relay_without
+from study.relay.unseen_streams import AREBA_20, Made
+from study.relay.verdicts import BETTER, FOLDER, WORSE, Score, learners_of, read_results, verdicts, write_results
 from study.report.scores import curves_of, first_of_both
-from study.turning_streams import KINDS, turning_stream
-from study.unseen_streams import AREBA_20, Made
 
-RESULTS = Path(__file__).with_name("results") / "relay_turning.csv"
+RESULTS = FOLDER / "relay_turning.csv"
 
 DEVELOPMENT = RESULTS.with_name("relay_turning_development.csv")
 """What was tried, on streams of seeds from 1000 on."""
@@ -110,7 +110,7 @@ def lines_of_development(scores: Mapping[str, Score], learners: Sequence[str]) -
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m study.relay_turning", description=(__doc__ or "").split("\n", 1)[0]
+        prog="python -m study.relay.turning", description=(__doc__ or "").split("\n", 1)[0]
     )
     parser.add_argument("command", choices=("run", "report", "development"))
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="repetitions of a stream")

@@ -1,4 +1,4 @@
-"""What RELAY's short memory is worth on the study's kinds: `python -m study.relay_short run`, then `report`.
+"""What RELAY's short memory is worth on the study's kinds: `python -m study.relay.short run`, then `report`.
 
 The runs are those of 1 and 10 % positives of Sine, Circle and Sea in `study.relay`, with its data and seeds, 20
 repetitions each. The learners run without the worker. Like the study, the G-mean at the end and on average starts again
@@ -18,15 +18,15 @@ from stream_app.config import LearnerSettings
 from stream_app.learners.factory import build
 from stream_app.learners.methods.relay.state import WITH_SHORT
 from stream_app.terminal import say
-from study.relay import BETTER, WORSE, verdicts
-from study.relay_unseen import operations_of, predicted_by, relay_without
+from study.relay.unseen import operations_of, predicted_by, relay_without
+from study.relay.unseen_streams import AREBA_20, made_of
+from study.relay.verdicts import BETTER, FOLDER, WORSE, verdicts
 from study.report.scores import curves_of
 from study.run.experiment import Experiment, Run, load_all
 from study.run.runs import same_seed
 from study.run.streams import application_id, data_of
-from study.unseen_streams import AREBA_20, made_of
 
-RESULTS = Path(__file__).with_name("results") / "relay_short.csv"
+RESULTS = FOLDER / "relay_short.csv"
 
 REPETITIONS = 20
 
@@ -119,7 +119,7 @@ def lines_of(figures: Mapping[str, NDArray[np.float64]]) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m study.relay_short", description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="python -m study.relay.short", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("command", choices=("run", "report"))
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="repetitions of a run")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file of the figures")

@@ -1,4 +1,4 @@
-"""Kinds of streams that had no part in RELAY's development, for `study.relay_unseen`.
+"""Kinds of streams that had no part in RELAY's development, for `study.relay.unseen`.
 
 - Four synthetic kinds that are made here, with 10,000 examples each unless a line says otherwise.
 - Phishing and Bananas, which come with River; `KEEL`, imbalanced sets of the KEEL repository, which come with the

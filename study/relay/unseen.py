@@ -1,6 +1,6 @@
-"""RELAY and AREBA_20 on kinds of streams that had no part in RELAY's development: `python -m study.relay_unseen`.
+"""RELAY and AREBA_20 on kinds of streams that had no part in RELAY's development: `python -m study.relay.unseen`.
 
-`study.unseen_streams` has the kinds. The learners run without the worker; labels come directly after their examples, or
+`unseen_streams` has the kinds. The learners run without the worker; labels come directly after their examples, or
 `delay` examples later. A repetition's seed is its number. RELAY also runs without one of its mechanisms, which the
 application cannot switch off.
 """
@@ -22,11 +22,11 @@ from stream_app.learners.methods.relay.relay import relay
 from stream_app.learners.methods.relay.state import ALL_MECHANISMS, WITH_CHALLENGER, WITH_GATES
 from stream_app.records import ID_WORDS, Operation
 from stream_app.terminal import say
-from study.relay import Score, write_results
+from study.relay.unseen_streams import Kind, Made, kinds
+from study.relay.verdicts import FOLDER, Score, write_results
 from study.report.scores import curves_of
-from study.unseen_streams import Kind, Made, kinds
 
-RESULTS = Path(__file__).with_name("results") / "relay_unseen.csv"
+RESULTS = FOLDER / "relay_unseen.csv"
 
 RELAY = LearnerSettings(method="relay")
 
@@ -91,7 +91,7 @@ def score(name: str, kind: Kind, repetitions: int) -> Score:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m study.relay_unseen", description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="python -m study.relay.unseen", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--most-repetitions", type=int, default=1 << 30, help="repetitions of a kind at most")
     parser.add_argument("--group", action="append", help="run a group of kinds; without it, all")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the CSV file that is written")
