@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_app.errors import ArebaError
 from stream_app.producers.datasets.base import DataSet
 from stream_app.terminal import say
-from study.report.scores import curves_of
+from study.report.scores import curves_of, first_of_both
 from study.run.experiment import choose, load_all, runs_of
 from study.run.streams import data_of
 
@@ -119,9 +119,10 @@ def main(names: Sequence[str], classpath: str, reps: int) -> None:
                     start_s = time.perf_counter()
                     output = predict(classpath, line, arff, folder)
                     gmean = curves_of(read_predictions(output, data.labels), data.labels).gmean
+                    average = gmean[first_of_both(data.labels) :].mean()
                     seconds = time.perf_counter() - start_s
-                    _append((run.name, repetition, method, f"{gmean.mean():.6f}", f"{gmean[-1]:.6f}", f"{seconds:.1f}"))
-                    say(f"{run.name} {repetition} {method} {gmean.mean():.3f} {seconds:.0f} s")
+                    _append((run.name, repetition, method, f"{average:.6f}", f"{gmean[-1]:.6f}", f"{seconds:.1f}"))
+                    say(f"{run.name} {repetition} {method} {average:.3f} {seconds:.0f} s")
 
 
 if __name__ == "__main__":

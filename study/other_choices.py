@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from study.paper import table_figures
+from study.paper import TableFigure, table_figures
 from study.report.claims.check import ALIKE, NEGLIGIBLE
 from study.report.claims.intervals import CONFIDENCE, Doubles, Interval, Verdict, mean_interval, verdict
 from study.report.differences import DEAD_BELOW
@@ -96,9 +96,12 @@ def judged(case: Case, by: Finals) -> tuple[float, Interval, Verdict] | None:
     return float(difference.mean()), interval, verdict(interval, wide, case.low, case.high, case.negligible)
 
 
-def _living(by: Finals) -> Finals | None:
-    """Return the repetitions in which AREBA lives; None if it lives in all of them, or in too few."""
-    alive = np.max([by[name] for name in by if name.startswith("areba_")], axis=0) >= DEAD_BELOW
+def _living(by: Finals, figure: TableFigure) -> Finals | None:
+    """Return the repetitions in which a learner of this figure lives; None if all of them or too few do."""
+    found = [by[name] for name in figure.learners if name in by]
+    if not found:
+        return None
+    alive = np.max(found, axis=0) >= DEAD_BELOW
     if alive.all() or alive.sum() < LEAST_REPETITIONS:
         return None
     return {name: values[alive] for name, values in by.items()}
@@ -109,7 +112,7 @@ def _joint_rows(runs: Mapping[str, Finals]) -> Iterator[list[str]]:
     for experiment in dict.fromkeys(figure.experiment for figure in table_figures()):
         figures = [figure for figure in table_figures() if figure.experiment == experiment]
         for run in runs_of(experiment, runs):
-            for what, by in ((run, runs[run]), (f"{run}, live starts", _living(runs[run]))):
+            for what, by in ((run, runs[run]), (f"{run}, live starts", _living(runs[run], figures[0]))):
                 if by is None or not all(any(name in by for name in figure.learners) for figure in figures):
                     continue
                 budgets = max(len(figure.learners) for figure in figures)
