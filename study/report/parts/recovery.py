@@ -49,7 +49,10 @@ def recovery(context: Context) -> list[str]:
     ]
 
 
-NOTE = "1 % positive; circle: Sine, square: Circle, triangle: Sea; hollow, after the dotted line: not within the stream"
+NOTE = (
+    "1 % positive; circle: Sine, square: Circle, triangle: Sea; lines: 95 % interval over resampled repetitions;"
+    " hollow, after the dotted line: not within the stream"
+)
 
 
 def _panel(title: str, own: Mapping[str, RunSummary]) -> DotPanel:
