@@ -1,6 +1,5 @@
 """The part on River's methods: the best of them on each stream against AREBA_20 and RELAY."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from study.relay.verdicts import BETTER, NOT_SIGNIFICANT, WORSE, p_text
 from study.report.figures import CurvePanel, NamedDotPanel, Panel
 from study.report.page import Context, cell, finals_table
-from study.report.summary import RunSummary
+from study.report.summary import RunSummary, mean_and_error
 from study.report.tables import markdown
 from study.statistics import ALPHA, paired_difference
 
@@ -121,7 +120,7 @@ def panel(found: Sequence[Rivalry]) -> NamedDotPanel:
     for one in found:
         title, names = f"{one.title} (n = {one.repetitions})", (one.best, *one.p_values)
         rows[title] = [(name, one.average(name)) for name in names]
-        errors[title] = {name: float(one.averages[name].std(ddof=1)) / math.sqrt(one.repetitions) for name in names}
+        errors[title] = {name: mean_and_error(one.averages[name])[2] for name in names}
     few = frozenset(title for title, one in zip(rows, found, strict=True) if not one.counts)
     return NamedDotPanel("", rows, "average G-mean", hollow=few, limits=(0.0, 1.2), errors=errors)
 
