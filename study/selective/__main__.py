@@ -10,7 +10,7 @@ from stream_app.terminal import Terminal, say
 from study.arguments import count
 from study.selective.policies import POLICIES
 from study.selective.results import RESULTS
-from study.selective.streams import STREAMS
+from study.selective.streams import ALL_STREAMS
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seeds", metavar="COUNT", type=count, help="how many seeds, 0 to COUNT - 1; by default those of the page"
     )
-    parser.add_argument("--stream", nargs="+", choices=STREAMS, default=tuple(STREAMS), help="by default all")
+    parser.add_argument("--stream", nargs="+", choices=ALL_STREAMS, default=tuple(ALL_STREAMS), help="by default all")
     parser.add_argument("--policy", nargs="+", choices=POLICIES, default=tuple(POLICIES), help="by default all")
     parser.add_argument("--method", nargs="+", help="names, or NAME=package.module:Class for your own; by default all")
     parser.add_argument("--again", action="store_true", help="run what is asked for even if it is in the file")
@@ -61,10 +61,10 @@ def _report(results: Path) -> None:
 def _run(given: argparse.Namespace) -> None:
     from study.own_methods import choose_methods  # noqa: PLC0415  (Numba takes seconds)
     from study.selective.methods import METHODS, own_method  # noqa: PLC0415
-    from study.selective.run import SEEDS, Asked, run_missing  # noqa: PLC0415
+    from study.selective.run import Asked, run_missing  # noqa: PLC0415
 
     methods = choose_methods(given.method or (), METHODS, own_method, is_own_file=given.results != RESULTS)
-    asked = Asked(given.stream, given.policy, methods, given.seeds or SEEDS)
+    asked = Asked(given.stream, given.policy, methods, given.seeds)
     new = run_missing(asked, given.results, Terminal(stderr=True), again=given.again)
     say(f"{new} repetitions were run; {given.results} has the figures of all")
 

@@ -1,6 +1,6 @@
 """The tables of the benchmark, from the committed figures of every repetition."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from study.report.tables import markdown, with_table
 from study.selective.methods import METHODS
 from study.selective.policies import POLICIES
 from study.selective.results import RESULTS, Finished, read_results
-from study.selective.streams import STREAMS
+from study.selective.streams import ALL_STREAMS, FIELD_STREAMS, STREAMS
 
 PAGE = Path(__file__).parents[1] / "selective.md"
 MODELS_PAGE = Path(__file__).parents[2] / "docs" / "models.md"
@@ -38,15 +38,16 @@ class Measured:
 
     Args:
         finished: The repetitions.
+        streams: The streams that count.
     """
 
-    def __init__(self, finished: Finished) -> None:
-        self._finished = finished
-        seeds = {repetition.seed for repetition in finished}
-        self.seeds = len(seeds)
-        methods, streams = ({getattr(one, field) for one in finished} for field in ("method", "stream"))
+    def __init__(self, finished: Finished, streams: Iterable[str] = STREAMS) -> None:
+        wanted = set(streams)
+        self._finished = {one: figures for one, figures in finished.items() if one.stream in wanted}
+        self.seeds = len({one.seed for one in self._finished})
+        methods, found = ({getattr(one, field) for one in self._finished} for field in ("method", "stream"))
         self.methods = tuple(name for name in dict.fromkeys((*METHODS, *sorted(methods))) if name in methods)
-        self.streams = tuple(name for name in STREAMS if name in streams)
+        self.streams = tuple(name for name in streams if name in found)
 
     def of(self, stream: str, policy: str, method: str, figure: str) -> Doubles:
         """Return a figure of each seed, float64 `[seeds]`."""
@@ -166,6 +167,18 @@ def tests(measured: Measured, figure: str) -> str:
     return _by_policy(others, lambda policy, method: counts(measured, (policy, OURS), (policy, method), figure))
 
 
+def higher(measured: Measured, figure: str) -> str:
+    """Return on how many streams the mean of our method is higher than that of each other method, by policy."""
+
+    def text(policy: str, method: str) -> str:
+        means = [
+            [measured.of(stream, policy, name, figure).mean() for name in (OURS, method)] for stream in measured.streams
+        ]
+        return f"{sum(ours > other for ours, other in means)} of {len(means)}"
+
+    return _by_policy([method for method in measured.methods if method != OURS], text)
+
+
 def corrections(measured: Measured, policy: str) -> str:
     """Return what corrections bring at the end: the figures with them against those without complaints."""
     rows = []
@@ -210,12 +223,17 @@ def for_labels_page(finished: Finished) -> list[str]:
     ]
 
 
-def tables(measured: Measured) -> Iterator[tuple[str, str]]:
-    """Yield the tables of the page, each with its name."""
+def _said(measured: Measured) -> str:
+    return f"Means of {measured.seeds} seeds and {len(measured.streams)} streams, G-mean at the end / on average:"
+
+
+def tables(measured: Measured, field: Measured) -> Iterator[tuple[str, str]]:
+    """Yield the tables of the page, each with its name; `field` has the streams of the field."""
     methods = measured.methods
-    said = f"Means of {measured.seeds} seeds and {len(measured.streams)} streams, G-mean at the end / on average:"
     yield "summary", summary(measured)
-    yield "means", f"{said}\n\n{means(measured, methods)}"
+    yield "means", f"{_said(measured)}\n\n{means(measured, methods)}"
+    yield "field means", f"{_said(field)}\n\n{means(field, field.methods)}"
+    yield "field higher", higher(field, "gmean_end")
     yield "tests end", tests(measured, "gmean_end")
     yield "tests average", tests(measured, "gmean_average")
     yield "corrections 1200", corrections(measured, "corrected-1200")
@@ -289,11 +307,11 @@ def write_pages(results: Path = RESULTS) -> None:
     finished = read_results(results)
     measured = Measured(finished)
     there = {(one.stream, one.policy, one.method) for one in finished}
-    wanted = product(STREAMS, POLICIES, dict.fromkeys((*METHODS, *measured.methods)))
+    wanted = product(ALL_STREAMS, POLICIES, dict.fromkeys((*METHODS, *measured.methods)))
     if missing := [one for one in wanted if one not in there]:
         raise ArebaError(f"{results}: {len(missing)} parts of the tables were not run, such as {', '.join(missing[0])}")
     text = PAGE.read_text(encoding="utf-8")
-    for name, table in tables(measured):
+    for name, table in tables(measured, Measured(finished, FIELD_STREAMS)):
         text = with_table(text, name, table)
     PAGE.write_text(text, encoding="utf-8")
     models = MODELS_PAGE.read_text(encoding="utf-8")

@@ -13,40 +13,38 @@ from study.selective.methods import MakeMethod, seed_of_method
 from study.selective.policies import POLICIES, LabelPolicy
 from study.selective.results import Repetition, read_results, write_results
 from study.selective.scoring import Figures, figures_of
-from study.selective.streams import DRIFT_STEP, STREAMS
+from study.selective.streams import ALL_STREAMS, resets_of, seeds_of
 from study.selective.world import predictions_of
-
-SEEDS = 5
-"""Repetitions: seed s gives both the data and the first weights."""
 
 
 class Asked(NamedTuple):
     """What is to be run: every combination of these.
 
     Attributes:
-        streams: Names of `STREAMS`.
+        streams: Names of `ALL_STREAMS`.
         policies: Names of `POLICIES`.
         methods: The methods, by name.
-        seeds: How many seeds, from 0 on.
+        seeds: How many seeds, from 0 on; None: those of the page.
     """
 
     streams: Sequence[str]
     policies: Sequence[str]
     methods: Mapping[str, MakeMethod]
-    seeds: int
+    seeds: int | None
 
     def repetitions(self) -> list[Repetition]:
         """Return all repetitions; those of a stream and a seed follow one another, and the first seed is done first."""
         return [
             Repetition(stream, policy, method, seed)
-            for seed in range(self.seeds)
+            for seed in range(self.seeds or max(map(seeds_of, self.streams)))
             for stream in self.streams
+            if seed < (self.seeds or seeds_of(stream))
             for policy in self.policies
             for method in self.methods
         ]
 
 
-def measure(make: MakeMethod, data: DataSet, policy: LabelPolicy, seed: bytes, drift_step: int = DRIFT_STEP) -> Figures:
+def measure(make: MakeMethod, data: DataSet, policy: LabelPolicy, seed: bytes, resets: Sequence[int]) -> Figures:
     """Return the figures of one repetition.
 
     Args:
@@ -54,11 +52,11 @@ def measure(make: MakeMethod, data: DataSet, policy: LabelPolicy, seed: bytes, d
         data: The stream.
         policy: Decides which labels the method is shown.
         seed: 32 bytes for the method.
-        drift_step: Where the concept changes.
+        resets: Where the sums of G-mean restart.
     """
     truth = data.labels if data.clean_labels is None else data.clean_labels
     predicted = predictions_of(make(data, seed), np.ascontiguousarray(truth), policy)
-    return figures_of(predicted, truth, drift_step, policy.first_scored)
+    return figures_of(predicted, truth, resets, policy.first_scored)
 
 
 def run_missing(asked: Asked, path: Path, console: Terminal, *, again: bool = False) -> int:
@@ -81,8 +79,10 @@ def run_missing(asked: Asked, path: Path, console: Terminal, *, again: bool = Fa
         made: tuple[tuple[str, int], DataSet] | None = None
         for number, (stream, policy, method, seed) in enumerate(missing):
             if made is None or made[0] != (stream, seed):
-                made = (stream, seed), STREAMS[stream](seed)
-            figures = measure(asked.methods[method], made[1], POLICIES[policy], seed_of_method(stream, seed))
+                made = (stream, seed), ALL_STREAMS[stream](seed)
+            figures = measure(
+                asked.methods[method], made[1], POLICIES[policy], seed_of_method(stream, seed), resets_of(stream)
+            )
             finished[missing[number]] = figures
             if number + 1 == len(missing) or missing[number + 1][:2] != (stream, policy):
                 write_results(finished, path)

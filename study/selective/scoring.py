@@ -1,5 +1,6 @@
 """Scores predictions by the true labels, whatever the method was shown."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ class Figures(NamedTuple):
     """The figures of one repetition, over all examples that are scored.
 
     Attributes:
-        gmean_end: Faded G-mean after the last example; its sums restart at the drift, as in the study.
+        gmean_end: Faded G-mean after the last example; its sums restart at a known drift, as in the study.
         gmean_average: The mean of this G-mean over all steps from the first on by which both classes have come.
         kappa: Cohen's kappa.
         found: The share of the positive examples that were predicted positive.
@@ -28,16 +29,18 @@ class Figures(NamedTuple):
     alerts: float
 
 
-def figures_of(predicted: NDArray[np.int8], truth: NDArray[np.int8], drift_step: int, first: int = 0) -> Figures:
+def figures_of(
+    predicted: NDArray[np.int8], truth: NDArray[np.int8], resets: Sequence[int] = (), first: int = 0
+) -> Figures:
     """Return the figures.
 
     Args:
         predicted: int8 `[n]`.
         truth: int8 `[n]`; each class must occur.
-        drift_step: Where the sums of G-mean restart.
-        first: The number of the first example that is scored, before the drift.
+        resets: Where the sums of G-mean restart.
+        first: The number of the first example that is scored, before the resets.
     """
-    gmean = curves_of(predicted, truth, (drift_step,), FADING, first).gmean
+    gmean = curves_of(predicted, truth, resets, FADING, first).gmean
     average = gmean[first_of_both(truth, first) :].mean()
     said, true = predicted[first:] == 1, truth[first:] == 1
     return Figures(float(gmean[-1]), float(average), kappa(said, true), float(said[true].mean()), float(said.mean()))

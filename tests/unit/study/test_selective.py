@@ -25,7 +25,7 @@ from study.selective.report import MODELS_PAGE, PAGE, Measured, for_labels_page,
 from study.selective.results import RESULTS, Repetition, read_results, write_results
 from study.selective.run import measure
 from study.selective.scoring import figures_of, kappa
-from study.selective.streams import STREAMS
+from study.selective.streams import ALL_STREAMS, FIELD_STREAMS, STREAMS, resets_of, seeds_of
 from study.selective.world import Steps, predictions_of
 from tests.support.documents import ROOT
 
@@ -171,7 +171,7 @@ def test_a_method_is_scored_by_the_truth_from_the_first_label_on() -> None:
     truth = np.array([1, 0] * 50, np.int8)
     predicted = truth.copy()
     predicted[:20] = 1 - truth[:20]
-    found = figures_of(predicted, truth, 50, 20)
+    found = figures_of(predicted, truth, (50,), 20)
     assert found == (1.0, found.gmean_average, 1.0, 1.0, 0.5)
     assert 0.9 < found.gmean_average < 1.0, "after the restart at the drift, a class counts as 0 until it comes"
 
@@ -200,14 +200,15 @@ QUICK = ("areba_20", "pair_areba_20", "relay")
 def test_a_repetition_has_the_committed_figures(method: str) -> None:
     """If it fails, run `python -m study.selective run --again --method NAME`, then `report`, and read the page."""
     data = STREAMS["sine-1"](0)
-    found = measure(METHODS[method], data, POLICIES["corrected"], seed_of_method("sine-1", 0))
+    found = measure(METHODS[method], data, POLICIES["corrected"], seed_of_method("sine-1", 0), resets_of("sine-1"))
     assert found == pytest.approx(read_results(RESULTS)[Repetition("sine-1", "corrected", method, 0)], abs=1e-6)
 
 
 def test_the_pages_have_what_the_csv_file_says() -> None:
     """If it fails, run `python -m study.selective report` and read the pages again."""
-    measured, page = Measured(read_results(RESULTS)), PAGE.read_text(encoding="utf-8")
-    for name, table in tables(measured):
+    finished, page = read_results(RESULTS), PAGE.read_text(encoding="utf-8")
+    measured = Measured(finished)
+    for name, table in tables(measured, Measured(finished, FIELD_STREAMS)):
         assert f"<!-- {name} -->\n{table}\n<!-- end -->" in page
     assert models_table(measured) in MODELS_PAGE.read_text(encoding="utf-8")
     labels = (ROOT / "study" / "results" / "labels.md").read_text(encoding="utf-8")
@@ -253,9 +254,8 @@ def test_the_figures_are_those_of_the_application() -> None:
 
 def test_every_repetition_was_run() -> None:
     """A mean over fewer streams or seeds for one method would compare different things."""
-    finished = read_results(RESULTS)
-    seeds = {one.seed for one in finished}
-    assert len(finished) == len(STREAMS) * len(POLICIES) * len(METHODS) * len(seeds)
+    wanted = sum(map(seeds_of, ALL_STREAMS)) * len(POLICIES) * len(METHODS)
+    assert len(read_results(RESULTS)) == wanted
 
 
 def test_a_readers_own_file_is_shown_beside_the_committed_figures(
