@@ -1,6 +1,6 @@
 """Choose a Kafka: the cluster that was given, or else a broker on this machine, or else none.
 
-given               --bootstrap-servers or AREBA_KAFKA__BOOTSTRAP_SERVERS
+given               --bootstrap-servers or AREBA__KAFKA__BOOTSTRAP_SERVERS
 local jars          if Java and Maven are on the PATH (`ops.local_kafka`)
 container           if a container engine answers (`ops.container`)
 in-process log      otherwise (stream_app/backends/memory)
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from ops import container
 from ops.local_kafka import cluster, jars
 from stream_app.errors import ConfigurationError
-
-VARIABLE = "AREBA_KAFKA__BOOTSTRAP_SERVERS"
+from stream_app.producers.target_options import BOOTSTRAP_VARIABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,10 @@ def choose(bootstrap_servers: str | None = None, tell: Callable[[str], None] = _
         bootstrap_servers: A running cluster; it takes precedence over the environment.
         tell: Called with the reason before anything is started, and again if the choice had to change.
     """
-    given = bootstrap_servers or os.environ.get(VARIABLE)
+    variable = next((name for name in BOOTSTRAP_VARIABLES if os.environ.get(name)), "")
+    given = bootstrap_servers or os.environ.get(variable)
     if given:
-        source = "it was given" if bootstrap_servers else f"{VARIABLE} says so"
+        source = "it was given" if bootstrap_servers else f"{variable} says so"
         broker = Broker(given, f"Kafka: the cluster at {given}, because {source}")
         tell(broker.reason)
         yield broker

@@ -12,6 +12,7 @@ from stream_app.config import Config, load
 from stream_app.producers.label_delay import parse_label_delay
 from stream_app.producers.plan import Plan, StreamPlan
 from stream_app.producers.sources import parse_source
+from stream_app.producers.target_options import BOOTSTRAP_VARIABLES
 
 CONFIGURATION_FILE = "demo.yaml"
 
@@ -137,8 +138,7 @@ def configuration(folder: Path, bootstrap_servers: str | None) -> Config:
 
 def environment() -> dict[str, str]:
     """Return our environment without brokers: the chosen ones are in the configuration."""
-    names = ("AREBA__KAFKA__BOOTSTRAP_SERVERS", "AREBA_KAFKA__BOOTSTRAP_SERVERS")
-    return {name: value for name, value in os.environ.items() if name not in names}
+    return {name: value for name, value in os.environ.items() if name not in BOOTSTRAP_VARIABLES}
 
 
 def replay_plan(config: Config, *, short: bool) -> Plan:

@@ -90,7 +90,7 @@ def _report(folder: Path) -> bool:
         state = f"runs (process {pid})" if pid else "is stopped"
         say(f"broker {broker.node} {state}, {HOST}:{broker.port}, log {folder / f'broker-{broker.node}.log'}")
     if any(pids.values()):
-        say(f"export AREBA_KAFKA__BOOTSTRAP_SERVERS={plan.bootstrap_servers}")
+        say(f"export AREBA__KAFKA__BOOTSTRAP_SERVERS={plan.bootstrap_servers}")
     return all(pids.values())
 
 

@@ -15,7 +15,7 @@ class StreamFigures:
     Attributes:
         stream: Its name.
         task: Number of the task that processed its newest record.
-        learners: The newest metric of each learner, in the order of their first metrics; the champion is first.
+        learners: The newest metric of each learner, the champion first, then by name.
         labelled_per_s: Labelled examples that were learned in a second of wall time, over the last seconds.
         lag_ms: Event time from the example that was predicted last to the newest example; 0 if all are processed.
         dead_letters: Dead letters among the records that were read.

@@ -252,7 +252,9 @@ class LiveModel:
         return StreamFigures(
             stream=name,
             task=None if lanes else known.task,
-            learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.champion)),
+            learners=tuple(
+                sorted(known.learners.values(), key=lambda learner: (not learner.champion, learner.learner))
+            ),
             labelled_per_s=None if window is None else known.joined.per_second(window),
             lag_ms=max((lag for lane in lanes or [known] if (lag := self._lag_ms(lane)) is not None), default=None),
             dead_letters=known.dead_letters,

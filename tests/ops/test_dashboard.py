@@ -109,6 +109,21 @@ def _names_alerts(page: "Page", world: World) -> None:
     assert 1_000 < sum(int(text.replace(",", "")) for text in labels) < 2_000, "faded"
 
 
+def _fits(page: "Page") -> None:
+    """Check that nothing is wider than its panel, in windows from a wide to a narrow one."""
+    wider = "() => [...document.querySelectorAll('.panel')].filter(one => one.scrollWidth > one.clientWidth).length"
+    before = page.viewport_size
+    assert before is not None
+    for width in (1920, 1280, 1000, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        for _ in range(50):  # charts follow the window a moment later
+            if not page.evaluate(wider):
+                break
+            page.wait_for_timeout(50)
+        assert page.evaluate(wider) == 0, f"a window of {width} pixels"
+    page.set_viewport_size(before)
+
+
 def _sees_state(page: "Page", state: str) -> None:
     page.locator(f"#state[data-state={state}]").wait_for()
 
@@ -188,6 +203,7 @@ def _compare(page: "Page", feed: Feed, world: World, worker: Worker, url: str) -
     page.locator("#learners tbody tr").first.wait_for()
     assert _shown(page) == _expected(world)
     _names_alerts(page, world)
+    _fits(page)
     changes = sum(metric.changes for metric in {metric.learner: metric for metric in _metrics(world)}.values())
     assert changes > 0, "the drift is seen"
     assert page.locator("#gmean").get_attribute("data-marks") == str(changes)

@@ -27,7 +27,7 @@ def _fetch(folder: Path, *command: str) -> None:
 
 
 def _environment(kafka: LocalKafka) -> dict[str, str]:
-    return {**os.environ, "AREBA_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    return {**os.environ, "AREBA__KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
 
 
 def test_the_java_program_reads_what_is_committed(own_kafka: LocalKafka, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
     try:
         first = _command("up", "--folder", folder)
         assert first.returncode == 0, first.stderr
-        (servers,) = re.findall(r"^export AREBA_KAFKA__BOOTSTRAP_SERVERS=(.+)$", first.stdout, re.MULTILINE)
+        (servers,) = re.findall(r"^export AREBA__KAFKA__BOOTSTRAP_SERVERS=(.+)$", first.stdout, re.MULTILINE)
         assert servers.startswith("127.0.0.1:")
         KafkaCluster(servers).create([TopicInfo("kept", 1, {})], 1)
         sender = KafkaSender(servers)

@@ -17,7 +17,7 @@ PLAIN, WITH_CLIENT, ALERTS, _ = blocks((ROOT / "docs" / "subscribers.md").read_t
 
 
 def _lines(program: str, servers: str) -> list[str]:
-    environment = {**os.environ, "AREBA_KAFKA__BOOTSTRAP_SERVERS": servers, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "AREBA__KAFKA__BOOTSTRAP_SERVERS": servers, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

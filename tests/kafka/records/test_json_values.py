@@ -95,7 +95,7 @@ def test_the_program_of_the_page_sends_an_example(own_kafka: LocalKafka, tmp_pat
     (program,) = blocks((ROOT / "docs" / "values.md").read_text(encoding="utf-8"), "python")
     app = App(own_kafka.bootstrap_servers, "", tmp_path, SECTIONS)
     app.create_topics()
-    environment = {**os.environ, "AREBA_KAFKA__BOOTSTRAP_SERVERS": app.servers}
+    environment = {**os.environ, "AREBA__KAFKA__BOOTSTRAP_SERVERS": app.servers}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=60)
     (sent,) = read_topic(app.cluster, TopicPartition("examples", 0))
     assert (sent.key, decode(sent.value or b"")) == (b"pumps", Example("pumps", "pump-1", (49.5, 0.25, 1.0)))

@@ -11,12 +11,14 @@ from ops.local_kafka import cluster, jars
 from ops.local_kafka.plan import ClusterPlan, free_ports
 from ops.local_kafka.processes import broker_pid
 from stream_app.errors import ConfigurationError
+from stream_app.producers.target_options import BOOTSTRAP_VARIABLES
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a machine without Java, Maven and containers."""
-    monkeypatch.delenv(broker.VARIABLE, raising=False)
+    for name in BOOTSTRAP_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jars, "missing_tools", lambda: ["java", "mvn"])
     monkeypatch.setattr(container, "engine_answers", lambda: False)
 
@@ -30,17 +32,18 @@ def _start(_: int) -> Iterator[_Cluster]:
     yield _Cluster()
 
 
-def test_a_named_broker_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variable", BOOTSTRAP_VARIABLES)
+def test_a_named_broker_is_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting another broker would be wrong where the user names one, by option or by environment."""
     monkeypatch.setattr(jars, "missing_tools", list)
-    monkeypatch.setenv(broker.VARIABLE, "elsewhere:9092")
+    monkeypatch.setenv(variable, "elsewhere:9092")
     messages: list[str] = []
     with broker.choose("here:9092", tell=messages.append) as chosen:
         assert chosen.bootstrap_servers == "here:9092"
         assert messages == [chosen.reason] == ["Kafka: the cluster at here:9092, because it was given"]
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers == "elsewhere:9092"
-        assert broker.VARIABLE in chosen.reason
+        assert variable in chosen.reason
 
 
 def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> None:

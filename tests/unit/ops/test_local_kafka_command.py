@@ -22,4 +22,4 @@ def test_a_cluster_that_runs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     [said] = result.stderr.splitlines()
     assert {"3.9.2", "127.0.0.1:20001,"} <= {*said.split()}
     assert str(tmp_path) in said
-    assert "export AREBA_KAFKA__BOOTSTRAP_SERVERS=127.0.0.1:20001" in result.stdout.splitlines()
+    assert "export AREBA__KAFKA__BOOTSTRAP_SERVERS=127.0.0.1:20001" in result.stdout.splitlines()
