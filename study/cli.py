@@ -1,15 +1,16 @@
-"""The functions of `python -m study`; `study.__main__` has its options."""
+"""The functions of `python -m study`, whose options are in `study.__main__`; and what all command lines share."""
 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.table import Table
 
 from stream_app.errors import ArebaError, ConfigurationError
-from stream_app.terminal import Terminal
+from stream_app.terminal import Terminal, say
 from study.run.experiment import FOLDER, choose, load_all, runs_of
 
 INTERRUPTED_EXIT_CODE = 130
@@ -87,3 +88,24 @@ def _there(name: str) -> bool:
     from importlib.util import find_spec  # noqa: PLC0415  (needed here alone)
 
     return find_spec(name) is not None
+
+
+def exit_status(work: Callable[[], object]) -> int:
+    """Do the work of a command, and return its exit status; an error that areba names is one line."""
+    try:
+        work()
+    except ArebaError as error:
+        say(str(error), err=True)
+        return error.exit_code
+    return 0
+
+
+def count(text: str) -> int:
+    """Return a number of things from its text.
+
+    Raises:
+        ArgumentTypeError: It is no number, or below 1.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text} is no number from 1 on")
+    return int(text)

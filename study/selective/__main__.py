@@ -3,11 +3,11 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from stream_app.errors import ArebaError
 from stream_app.terminal import Terminal, say
-from study.arguments import count
+from study.cli import count, exit_status
 from study.selective.policies import POLICIES
 from study.selective.results import RESULTS
 from study.selective.streams import ALL_STREAMS
@@ -36,15 +36,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     given = _parser().parse_args(arguments)
-    try:
-        if given.command == "report":
-            _report(given.results)
-        else:
-            _run(given)
-    except ArebaError as error:
-        say(str(error), err=True)
-        return error.exit_code
-    return 0
+    return exit_status(partial(_report, given.results) if given.command == "report" else partial(_run, given))
 
 
 def _report(results: Path) -> None:
