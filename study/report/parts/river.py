@@ -15,6 +15,9 @@ from study.statistics import ALPHA, paired_difference
 
 OURS: Mapping[str, str] = {"areba_20": "AREBA_20", "relay": "RELAY"}
 
+DRAWN_DIGITS = 4
+"""Digits of a figure in the picture, which is the same from the repetitions and from their CSV file."""
+
 PREFIX = "river-"
 """The beginning of the names of these experiments."""
 
@@ -119,8 +122,8 @@ def panel(found: Sequence[Rivalry]) -> NamedDotPanel:
     rows, errors = {}, {}
     for one in found:
         title, names = f"{one.title} (n = {one.repetitions})", (one.best, *one.p_values)
-        rows[title] = [(name, one.average(name)) for name in names]
-        errors[title] = {name: mean_and_error(one.averages[name])[2] for name in names}
+        rows[title] = [(name, round(one.average(name), DRAWN_DIGITS)) for name in names]
+        errors[title] = {name: round(mean_and_error(one.averages[name])[2], DRAWN_DIGITS) for name in names}
     few = frozenset(title for title, one in zip(rows, found, strict=True) if not one.counts)
     return NamedDotPanel("", rows, "average G-mean", hollow=few, limits=(0.0, 1.2), errors=errors)
 

@@ -67,7 +67,7 @@ def write_yardstick(summaries: Mapping[str, RunSummary], results: Path, measured
         [panels[:2], panels[2:]] if len(panels) > 2 else [panels],
         results / "yardstick.png",
         "The survey's generators, 1 % positive",
-        "bars: standard error over the repetitions; a method without bars ran once, on the first data",
+        "bars: standard error over the repetitions",
     )
     (results / "yardstick.md").write_text("\n".join(_page(rows)).rstrip() + "\n", encoding="utf-8")
     return True
