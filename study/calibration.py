@@ -5,6 +5,7 @@ Hauskrecht, AAAI 2015) is here the mean of |share of class 1 - mean prediction| 
 of the predictions.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from stream_app.producers.datasets.base import DataSet
 from stream_app.producers.synthetic import Drift, SyntheticSpec, synthetic
 from stream_app.terminal import say
+from study.cli import run_without_options
 from study.field.methods import HALF_SUFFIX, LEARNERS, run_learner
 
 LENGTH, DRIFT_STEP = 20_000, 10_000
@@ -123,6 +125,11 @@ def after_drift() -> Iterator[str]:
     return _table("predictions after the drift", rows)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the lines."""
     for line in (*settled(), "", *after_drift()):
         say(line)
+
+
+if __name__ == "__main__":
+    sys.exit(run_without_options(__doc__, main))

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -88,6 +88,21 @@ def _there(name: str) -> bool:
     from importlib.util import find_spec  # noqa: PLC0415  (needed here alone)
 
     return find_spec(name) is not None
+
+
+def run_without_options(doc: str | None, work: Callable[[], object], written: str = "") -> int:
+    """Run a command that has no options: `--help` says what it does, and its last line what it wrote.
+
+    Args:
+        doc: The docstring of its module; the help has its first line.
+        work: What the command does; an integer is the exit status.
+        written: The last line.
+    """
+    ArgumentParser(description=(doc or "").split("\n", 1)[0]).parse_args()
+    status = work()
+    if written:
+        say(written)
+    return status if isinstance(status, int) else 0
 
 
 def exit_status(work: Callable[[], object]) -> int:

@@ -7,6 +7,7 @@ comes right after its example. Ids decide the lanes, as they do for a sender. G-
 counts the predictions of all lanes in the order of the examples.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from stream_app.producers.datasets.base import DataSet
 from stream_app.producers.synthetic import Drift, SyntheticSpec, synthetic
 from stream_app.records import ID_WORDS, Operation
 from stream_app.terminal import say
+from study.cli import run_without_options
 from study.report.scores import curves_of
 
 LENGTH = 200_000
@@ -90,6 +92,11 @@ def table(seeds: Sequence[int] = SEEDS, length: int = LENGTH) -> Sequence[str]:
     return lines
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the lines."""
     for line in table():
         say(line)
+
+
+if __name__ == "__main__":
+    sys.exit(run_without_options(__doc__, main))

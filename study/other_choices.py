@@ -10,6 +10,7 @@
 
 import csv
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from study.cli import run_without_options
 from study.paper import TableFigure, table_figures
 from study.report.claims.check import ALIKE, NEGLIGIBLE
 from study.report.claims.intervals import CONFIDENCE, Doubles, Interval, Verdict, mean_interval, verdict
@@ -162,4 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_without_options(__doc__, main, "study/other_choices.md has both tables"))

@@ -1,12 +1,13 @@
 """How well each method holds up with outliers: writes `study/outliers.md`.
 
-    python -m study.outliers            # about a minute
+    python -m study.outliers            # seconds
 
 The stream has two standard normal features, of which the first decides: positive above 1.3 (10 %), after a drift at
 example 2,000 below -1.3. Each label comes right after its example. An outlier replaces one feature of an example; its
 label stays that of the true value. G-mean has the fading factor 0.999.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from stream_app.config import LearnerSettings
 from stream_app.learners.api import Operations
 from stream_app.learners.factory import build
 from stream_app.records import ID_WORDS, Operation
+from study.cli import run_without_options
 
 LENGTH, DRIFT, OUTLIER_AT = 6_000, 2_000, 1_000
 SEEDS = 5
@@ -116,4 +118,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_without_options(__doc__, main, "study/outliers.md has the table"))

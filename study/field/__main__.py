@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         "--method", nargs="+", help="fast methods, or NAME=package.module:Class for your own; by default all fast ones"
     )
     parser.add_argument("--slow", action="store_true", help="run the slow methods on the named subset instead")
+    parser.add_argument("--again", action="store_true", help="run what is asked for even if it is in the file")
     parser.add_argument("--moa", metavar="CLASSPATH", default="", help="jars and classes of CSARF, ROSE and CALMID")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; by default all cores")
     return parser
@@ -71,7 +72,7 @@ def _run(given: argparse.Namespace) -> None:
     known = slow_methods(given.moa) if given.slow else FAST
     methods = choose_methods(given.method or (), known, own_method, is_own_file=given.results != RESULTS)
     work = slow_work(names, methods) if given.slow else fast_work(names, given.seeds or SEEDS, methods)
-    new = run_missing(work, given.results, given.jobs, methods, Terminal(stderr=True))
+    new = run_missing(work, given.results, given.jobs, methods, Terminal(stderr=True), again=given.again)
     say(f"{new} repetitions were run; {given.results} has the measures of all")
 
 

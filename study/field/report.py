@@ -21,10 +21,10 @@ from study.field.claims import (
 from study.field.measured import Measured
 from study.field.methods import KAPPA_SUFFIX, MOA_LINES, RIVER
 from study.field.ranks import ranking_of, signed_rank
-from study.field.results import RESULTS, TIME, read_results
+from study.field.results import RESULTS, TIME, Finished, read_results
 from study.field.run import SEEDS, rows_of
 from study.field.scoring import Measures
-from study.field.streams import SLOW_STREAMS
+from study.field.streams import SLOW_STREAMS, further_streams, streams
 from study.report.drawing.pairs import Spot
 from study.report.figures import PairPanel, RankPanel, draw
 from study.report.tables import markdown, with_table
@@ -285,7 +285,8 @@ def _spot(measured: Measured, row: str) -> Spot:
 def of_file(path: Path) -> str:
     """Return the means of a reader's own file, and those of the page over the same streams and seeds.
 
-    A method that lacks some of these repetitions is left out.
+    Further streams have a table of their own, as on the page. A method that lacks some of these repetitions is left
+    out.
 
     Raises:
         ArebaError: The file has no repetition.
@@ -293,6 +294,16 @@ def of_file(path: Path) -> str:
     own = read_results(path)
     if not own:
         raise ArebaError(f"{path}: there are no measures; run your method first")
+    tables = [
+        _beside({one: row for one, row in own.items() if one.stream in group}, path)
+        for group in (streams(), further_streams())
+        if any(one.stream in group for one in own)
+    ]
+    return "\n\n".join(tables)
+
+
+def _beside(own: Finished, path: Path) -> str:
+    """Return the table of a part of a file."""
     parts = {one._replace(method="") for one in own}
     both = read_results() | own
     rows = []

@@ -73,7 +73,9 @@ def measure(asked: Asked, methods: Mapping[str, Run]) -> Finished:
     }
 
 
-def run_missing(work: Sequence[Asked], path: Path, jobs: int, methods: Mapping[str, Run], console: Terminal) -> int:
+def run_missing(
+    work: Sequence[Asked], path: Path, jobs: int, methods: Mapping[str, Run], console: Terminal, *, again: bool = False
+) -> int:
     """Run what the file does not have, and write each result as soon as it is there; return how many rows are new.
 
     Args:
@@ -82,8 +84,12 @@ def run_missing(work: Sequence[Asked], path: Path, jobs: int, methods: Mapping[s
         jobs: The number of processes.
         methods: All methods of the work, by name.
         console: Where the progress is shown.
+        again: Forget first what the file has of this, since a method has changed.
     """
     finished = read_results(path)
+    if again:
+        stale = {Repetition(one.stream, row, one.seed) for one in work for name in one.methods for row in rows_of(name)}
+        finished = {one: row for one, row in finished.items() if one not in stale}
     before, left = len(finished), missing(work, finished)
     with progress_bar(console) as progress:
         bar = progress.add_task("streams", total=len(left))

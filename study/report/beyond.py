@@ -24,6 +24,13 @@ def scale(context: Context) -> list[str]:
         *context.figure("scale", "Long, recurring, rare, wide", [panels[:2], panels[2:]]),
         *finals_table(context, own, [s.run.name for s in own]),
     ]
+    lines += [
+        (
+            "Gradients are limited, which holds baseline and adaptive_cs back on long streams"
+            " ([what the limit costs](../../docs/study.md#outliers-and-what-the-limit-of-gradients-costs))."
+        ),
+        "",
+    ]
     for summary in own:
         means = {name: learner.mean(summary.last) for name, learner in summary.learners.items()}
         averages = {name: float(learner.averages.mean()) for name, learner in summary.learners.items()}

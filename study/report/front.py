@@ -23,6 +23,7 @@ PLACES = ("best", "tied", "behind")
 WIDE_INCHES = 6.0
 
 LEADS_TITLE = "Which of the paper's methods leads on {} synthetic streams"
+LEADS_NOTE = "from left to right, darker to paler: best, tied with the best, behind"
 DUELS_TITLE = "The best of River's methods, AREBA_20 and RELAY"
 
 RELAY_FILE = "relay.csv"
@@ -105,7 +106,7 @@ def _leads(context: Context) -> list[str]:
             f" {bars[AREBA][1]} of {total} experiments on synthetic streams.**"
         ),
         "",
-        *context.figure("leads", LEADS_TITLE.format(total), panels, width_inches=WIDE_INCHES),
+        *context.figure("leads", LEADS_TITLE.format(total), panels, note=LEADS_NOTE, width_inches=WIDE_INCHES),
     ]
 
 

@@ -274,7 +274,8 @@ def draw_picture(measured: Measured, folder: Path) -> None:
 def of_file(path: Path) -> str:
     """Return the means of a reader's own file, and those of the page over the same streams and seeds.
 
-    A method that lacks some of these repetitions has an empty cell.
+    The streams of the field, whose sums never restart, have a table of their own, as on the page. A method that lacks
+    some of these repetitions has an empty cell.
 
     Raises:
         ArebaError: The file has no repetition.
@@ -282,6 +283,16 @@ def of_file(path: Path) -> str:
     own = read_results(path)
     if not own:
         raise ArebaError(f"{path}: there are no figures; run your method first")
+    tables = [
+        _beside({one: figures for one, figures in own.items() if one.stream in group}, path)
+        for group in (STREAMS, FIELD_STREAMS)
+        if any(one.stream in group for one in own)
+    ]
+    return "\n\n".join(tables)
+
+
+def _beside(own: Finished, path: Path) -> str:
+    """Return the table of a part of a file."""
     parts = {one._replace(method="") for one in own}
     both = {one: found for one, found in read_results().items() if one._replace(method="") in parts} | own
     policies = [policy for policy in POLICIES if any(one.policy == policy for one in parts)]
