@@ -101,6 +101,10 @@ def spawn(arguments: Sequence[str], log_file: Path) -> Process:
         )
 
 
+SHOWN_LOG_CHARACTERS = 6_000
+"""How much of a log the error of a wait shows."""
+
+
 class WorkerProcess:
     """A process of `areba run`, whose log goes to a file."""
 
@@ -132,7 +136,10 @@ class WorkerProcess:
             assert there or process.poll() is None, f"ended with {process.returncode}:\n{self.log()}"
             return there
 
-        wait_until(said, f"{text!r} in the log of {self._file.name}", deadline_s)
+        try:
+            wait_until(said, f"{text!r} in the log of {self._file.name}", deadline_s)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; its end:\n{self.log()[-SHOWN_LOG_CHARACTERS:]}") from None
 
     def _running(self) -> Process:
         assert self._process is not None
