@@ -141,6 +141,7 @@ LEARNERS: Mapping[str, LearnerSettings] = {
 RIVER: Mapping[str, LearnerSettings] = {
     "river_lr_over": _river("LogisticRegression", "over"),
     "river_arf_under": _river("AdaptiveRandomForest", "under"),
+    "river_arf_over": _river("AdaptiveRandomForest", "over"),
 }
 """Slow methods, which run on `SLOW_STREAMS` alone."""
 
