@@ -58,7 +58,7 @@ def test_outputs_that_are_created_again_under_a_worker(app: App) -> None:
         worker.start()
         progress.wait_for_more(5)
         _recreate(app, [topics.predictions, topics.outcomes])
-        worker.wait_for("topic-replaced task=0")
+        worker.wait_for("topic-replaced task=")  # a task that had committed nothing has lost nothing, and says nothing
         progress.wait_for_more(5)
         worker.kill()
         worker.start()
