@@ -32,4 +32,5 @@ def test_fuzzed_records_are_neither_changed_nor_kept(kafka: Broker, prefix: str)
     passes = [json.loads(line) for line in run.stdout.splitlines()]
     assert passes[-1]["records"] >= RECORDS
     resident = [one["resident_bytes"] for one in passes[WARM_PASSES:]]
-    assert max(resident[-3:]) - min(resident[:3]) < GROWTH_BYTES, resident
+    grown = min(resident[-3:]) - min(resident[:3])  # the least ones: what is on its way to or from the broker varies
+    assert grown < GROWTH_BYTES, resident
