@@ -22,7 +22,10 @@ LENGTH, DRIFT_STEP = 20_000, 10_000
 """Examples of a stream, of which the last 10,000 predictions count; with a drift, 20,000 examples follow it."""
 
 SETTLED = (slice(DRIFT_STEP, LENGTH),)
-AFTER_DRIFT = {"0 to 2,000": slice(10_000, 12_000), "10,000 to 20,000": slice(20_000, 30_000)}
+AFTER_DRIFT = {
+    "0 to 2,000": slice(DRIFT_STEP, DRIFT_STEP + 2_000),
+    "10,000 to 20,000": slice(DRIFT_STEP + 10_000, DRIFT_STEP + 20_000),
+}
 """The predictions that count, without a drift and with one."""
 
 GROUPS = 15

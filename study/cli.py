@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -32,8 +32,8 @@ def list_runs(store: Path, experiments: Path | None) -> int:
     for heading in ("experiment", "group", "varies", "finished", "title"):
         table.add_column(heading, no_wrap=heading != "title")
     for run in runs_of(load_all(experiments or FOLDER)):
-        count = f"{len(finished.finished(run))}/{run.experiment.repetitions}"
-        table.add_row(run.name, run.experiment.group, run.varies, count, run.experiment.title)
+        share = f"{len(finished.finished(run))}/{run.experiment.repetitions}"
+        table.add_row(run.name, run.experiment.group, run.varies, share, run.experiment.title)
     Terminal(width=None if sys.stdout.isatty() else 160).print(table)
     return 0
 
@@ -90,28 +90,36 @@ def _there(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def run_without_options(doc: str | None, work: Callable[[], object], written: str = "") -> int:
+def run_without_options(doc: str | None, work: Callable[[], int | None], written: str = "") -> int:
     """Run a command that has no options: `--help` says what it does, and its last line what it wrote.
 
     Args:
-        doc: The docstring of its module; the help has its first line.
-        work: What the command does; an integer is the exit status.
+        doc: The docstring of its module; the help has its first paragraph.
+        work: What the command does; it may return an exit status.
         written: The last line.
     """
-    ArgumentParser(description=(doc or "").split("\n", 1)[0]).parse_args()
-    status = work()
+    ArgumentParser(description=(doc or "").split("\n\n", 1)[0]).parse_args()
+    status = work() or 0
     if written:
         say(written)
-    return status if isinstance(status, int) else 0
+    return status
 
 
-def exit_status(work: Callable[[], object]) -> int:
-    """Do the work of a command, and return its exit status; an error that areba names is one line."""
+def run_or_report(given: Namespace, run: Callable[[Namespace], str], report: Callable[[Path], str]) -> int:
+    """Do the command of a benchmark, `run` or `report`, and print what it returns; return the exit status.
+
+    Args:
+        given: Has `command`, and `results`, the file of the figures.
+        run: Runs what is missing.
+        report: Writes the pages, or returns the table of a reader's own file.
+    """
     try:
-        work()
+        said = report(given.results) if given.command == "report" else run(given)
     except ArebaError as error:
         say(str(error), err=True)
         return error.exit_code
+    for line in said.splitlines():
+        say(line)
     return 0
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_app.errors import ArebaError
 from stream_app.producers.datasets.base import DataSet
 from stream_app.terminal import say
-from study.report.scores import curves_of, first_of_both
+from study.report.scores import average_from_both, curves_of
 from study.run.experiment import choose, load_all, runs_of
 from study.run.streams import data_of
 
@@ -119,7 +119,7 @@ def main(names: Sequence[str], classpath: str, reps: int) -> None:
                     start_s = time.perf_counter()
                     output = predict(classpath, line, arff, folder)
                     gmean = curves_of(read_predictions(output, data.labels), data.labels).gmean
-                    average = gmean[first_of_both(data.labels) :].mean()
+                    average = average_from_both(gmean, data.labels)
                     seconds = time.perf_counter() - start_s
                     _append((run.name, repetition, method, f"{average:.6f}", f"{gmean[-1]:.6f}", f"{seconds:.1f}"))
                     say(f"{run.name} {repetition} {method} {average:.3f} {seconds:.0f} s")

@@ -4,11 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from stream_app.terminal import Terminal, say
-from study.cli import count, exit_status
+from stream_app.terminal import Terminal
+from study.cli import count, run_or_report
 from study.field.results import RESULTS
 from study.field.streams import all_streams, has_data
 
@@ -48,22 +47,19 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    given = _parser().parse_args(arguments)
-    return exit_status(partial(_report, given.results) if given.command == "report" else partial(_run, given))
+    return run_or_report(_parser().parse_args(arguments), _run, _report)
 
 
-def _report(results: Path) -> None:
+def _report(results: Path) -> str:
     from study.field.report import of_file, write_page  # noqa: PLC0415  (pictures take a second)
 
     if results != RESULTS:
-        for line in of_file(results).splitlines():
-            say(line)
-        return
+        return of_file(results)
     write_page()
-    say("study/results/field.md, its pictures and docs/models.md have the tables of these measures")
+    return "study/results/field.md, its pictures and docs/models.md have the tables of these measures"
 
 
-def _run(given: argparse.Namespace) -> None:
+def _run(given: argparse.Namespace) -> str:
     from study.field.methods import FAST, own_method, slow_methods  # noqa: PLC0415  (Numba takes seconds)
     from study.field.run import SEEDS, fast_work, run_missing, slow_work  # noqa: PLC0415
     from study.own_methods import choose_methods  # noqa: PLC0415
@@ -73,7 +69,7 @@ def _run(given: argparse.Namespace) -> None:
     methods = choose_methods(given.method or (), known, own_method, is_own_file=given.results != RESULTS)
     work = slow_work(names, methods) if given.slow else fast_work(names, given.seeds or SEEDS, methods)
     new = run_missing(work, given.results, given.jobs, methods, Terminal(stderr=True), again=given.again)
-    say(f"{new} repetitions were run; {given.results} has the measures of all")
+    return f"{new} repetitions were run; {given.results} has the measures of all"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The page of the comparison: its tables and pictures, from the committed measures of every repetition."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,13 @@ from study.field.claims import (
 from study.field.measured import Measured
 from study.field.methods import KAPPA_SUFFIX, MOA_LINES, RIVER
 from study.field.ranks import ranking_of, signed_rank
-from study.field.results import RESULTS, TIME, Finished, read_results
+from study.field.results import RESULTS, TIME, Finished, Repetition, Row, read_results
 from study.field.run import SEEDS, rows_of
 from study.field.scoring import Measures
 from study.field.streams import SLOW_STREAMS, further_streams, streams
 from study.report.drawing.pairs import Spot
 from study.report.figures import PairPanel, RankPanel, draw
-from study.report.tables import markdown, with_table
+from study.report.tables import markdown, tables_beside, with_table
 
 PAGE = Path(__file__).parents[1] / "results" / "field.md"
 MODELS_PAGE = Path(__file__).parents[2] / "docs" / "models.md"
@@ -291,21 +292,15 @@ def of_file(path: Path) -> str:
     Raises:
         ArebaError: The file has no repetition.
     """
-    own = read_results(path)
-    if not own:
-        raise ArebaError(f"{path}: there are no measures; run your method first")
-    tables = [
-        _beside({one: row for one, row in own.items() if one.stream in group}, path)
-        for group in (streams(), further_streams())
-        if any(one.stream in group for one in own)
-    ]
-    return "\n\n".join(tables)
+    return tables_beside(
+        path, read_results(path), (streams(), further_streams()), partial(_beside, read_results(), path)
+    )
 
 
-def _beside(own: Finished, path: Path) -> str:
+def _beside(committed: Finished, path: Path, own: Mapping[Repetition, Row]) -> str:
     """Return the table of a part of a file."""
     parts = {one._replace(method="") for one in own}
-    both = read_results() | own
+    both = {**committed, **own}
     rows = []
     for method in dict.fromkeys(one.method for one in both):
         found = [both[one] for one in (part._replace(method=method) for part in parts) if one in both]

@@ -20,7 +20,7 @@ from stream_app.learners.methods.relay.state import WITH_SHORT
 from stream_app.terminal import say
 from study.relay.unseen import operations_of, predicted_by, relay_without
 from study.relay.unseen_streams import AREBA_20, made_of
-from study.relay.verdicts import BETTER, FOLDER, WORSE, verdicts
+from study.relay.verdicts import FOLDER, better_and_worse, verdicts
 from study.report.scores import curves_of
 from study.run.experiment import Experiment, Run, load_all
 from study.run.runs import same_seed
@@ -103,7 +103,7 @@ def lines_of(figures: Mapping[str, NDArray[np.float64]]) -> Iterator[str]:
         cells = []
         for figure in range(2):
             found = verdicts([own[:, [place, -1], figure] for own in figures.values()])
-            better, worse = (sum(one.result == result for one in found) for result in (BETTER, WORSE))
+            better, worse = better_and_worse(found)
             cells.append(f"{better}, {worse}, {np.mean([one.means[1] - one.means[0] for one in found]):+.4f}")
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""

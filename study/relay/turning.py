@@ -23,8 +23,8 @@ from stream_app.terminal import say
 from study.relay.turning_streams import KINDS, turning_stream
 from study.relay.unseen import operations_of, predicted_by, relay_without
 from study.relay.unseen_streams import AREBA_20, Made
-from study.relay.verdicts import BETTER, FOLDER, WORSE, Score, learners_of, read_results, verdicts, write_results
-from study.report.scores import curves_of, first_of_both
+from study.relay.verdicts import FOLDER, Score, better_and_worse, learners_of, read_results, verdicts, write_results
+from study.report.scores import average_from_both, curves_of, first_of_both
 
 RESULTS = FOLDER / "relay_turning.csv"
 
@@ -56,7 +56,7 @@ def figures_of(predicted: NDArray[np.int8], stream: Made) -> tuple[float, float]
     """Return the G-mean at the end, and its mean over all steps from the first one by which both classes have come."""
     first = first_of_both(stream.clean)
     curve = curves_of(predicted, stream.clean, first=first).gmean
-    return float(curve[-1]), float(curve[first:].mean())
+    return float(curve[-1]), average_from_both(curve, stream.clean)
 
 
 def score(name: str, repetitions: int) -> Score:
@@ -90,8 +90,8 @@ def lines_of(scores: Mapping[str, Score]) -> Iterator[str]:
         cells = []
         for figure in range(2):
             found = verdicts([own[figure][:, [place, -1]] for own in scores.values()])
-            counts = [sum(one.result == result for one in found) for result in (BETTER, WORSE)]
-            cells.append(f"{counts[0]}, {counts[1]}, {sum(one.means[1] > one.means[0] for one in found)}")
+            better, worse = better_and_worse(found)
+            cells.append(f"{better}, {worse}, {sum(one.means[1] > one.means[0] for one in found)}")
         yield f"| {name} | {' | '.join(cells)} |"
 
 

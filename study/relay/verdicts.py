@@ -58,6 +58,12 @@ def verdicts(figures: Sequence[NDArray[np.float64]], alpha: float = 0.05) -> lis
     return found
 
 
+def better_and_worse(found: Sequence[Verdict]) -> tuple[int, int]:
+    """Return in how many runs the second learner is better, and in how many worse."""
+    results = [one.result for one in found]
+    return results.count(BETTER), results.count(WORSE)
+
+
 def write_results(
     scores: Mapping[str, Score], path: Path, learners: Sequence[str] = LEARNERS, *, first: int = 0
 ) -> None:
@@ -103,7 +109,7 @@ def table(scores: Mapping[str, Score], other: str = "AREBA_20") -> str:
         lines.append(f"| {name} ({len(score.final)}) | {pairs[0]} | {pairs[1]} | {results[0]} | {results[1]} |")
     lines.append("")
     for title, found in (("At the end", ends), ("On average", averages)):
-        better, worse = (sum(one.result == result for one in found) for result in (BETTER, WORSE))
+        better, worse = better_and_worse(found)
         higher = sum(one.means[1] > one.means[0] for one in found)
         lines.append(
             f"{title}, RELAY is better than {other} on {better} of {len(found)} runs and worse on {worse}; the other "

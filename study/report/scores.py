@@ -41,6 +41,11 @@ def first_of_both(labels: NDArray[np.int8], start: int = 0) -> int:
     return start + max(int((counted == of).argmax()) if (counted == of).any() else len(counted) - 1 for of in (0, 1))
 
 
+def average_from_both(gmean: NDArray[np.float64], labels: NDArray[np.int8], start: int = 0) -> float:
+    """Return the mean of a curve, float64 `[n]`, from `first_of_both` on."""
+    return float(gmean[first_of_both(labels, start) :].mean())
+
+
 def prequential_sums(
     predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int], fading: float, first: int = 0
 ) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.producers.label_delay import EVENTS, Distribution, parse_label_delay
-from study.report.scores import METRICS, Curves, curves_of, first_of_both
+from study.report.scores import METRICS, Curves, average_from_both, curves_of
 from study.run.experiment import Run, StreamChoice
 from study.run.store import Store, Stored
 
@@ -265,8 +265,8 @@ def _otherwise(stored: Stored, row: int, gmean: Doubles, scoring: Scoring) -> tu
     unreset = gmean[-1]
     if scoring.resets:
         unreset = curves_of(stored.classes[row], stored.labels, (), scoring.fading, scoring.start).gmean[-1]
-    average = gmean[first_of_both(stored.labels, scoring.start) :].mean()
-    return math.sqrt(shares[0] * shares[1]), float(unreset), float(average)
+    average = average_from_both(gmean, stored.labels, scoring.start)
+    return math.sqrt(shares[0] * shares[1]), float(unreset), average
 
 
 def _rankings(stored: Sequence[Stored], row: int) -> Doubles | None:

@@ -2,12 +2,14 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.errors import ArebaError
 from study.report.scores import METRICS
 from study.report.summary import RunSummary, mean_and_error
 from study.run.experiment import Run
@@ -36,6 +38,18 @@ DECIMALS = 6
 
 BUDGETED = ("areba", "qbr")
 """Methods that have a budget."""
+
+
+class OfStream(Protocol):
+    """What a row of a benchmark is about."""
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+
+
+Key = TypeVar("Key", bound=OfStream)
+Row = TypeVar("Row")
 
 
 def learner_and_budget(run: Run, name: str) -> tuple[str, str]:
@@ -72,6 +86,26 @@ def _final_rows(summary: RunSummary) -> Iterable[Sequence[object]]:
                 mean, deviation, _ = mean_and_error(learner.figures[step][row])
                 numbers = (f"{mean:.{DECIMALS}f}", f"{deviation:.{DECIMALS}f}", summary.repetitions)
                 yield (*head, *learner_and_budget(run, name), step, metric, *numbers)
+
+
+def tables_beside(
+    path: Path, own: Mapping[Key, Row], groups: Iterable[Container[str]], table: Callable[[Mapping[Key, Row]], str]
+) -> str:
+    """Return a table of a reader's own file for each group of streams that occurs in it.
+
+    Args:
+        path: The file.
+        own: Its repetitions.
+        groups: Names of the streams of each group.
+        table: Makes the table of the repetitions of a group.
+
+    Raises:
+        ArebaError: The file has no repetition.
+    """
+    if not own:
+        raise ArebaError(f"{path}: there are no figures; run your method first")
+    parts = [{one: row for one, row in own.items() if one.stream in group} for group in groups]
+    return "\n\n".join(table(part) for part in parts if part)
 
 
 def write_repetitions(summaries: Sequence[RunSummary], path: Path) -> None:

@@ -3,11 +3,10 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from stream_app.terminal import Terminal, say
-from study.cli import count, exit_status
+from stream_app.terminal import Terminal
+from study.cli import count, run_or_report
 from study.selective.policies import POLICIES
 from study.selective.results import RESULTS
 from study.selective.streams import ALL_STREAMS
@@ -35,22 +34,19 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    given = _parser().parse_args(arguments)
-    return exit_status(partial(_report, given.results) if given.command == "report" else partial(_run, given))
+    return run_or_report(_parser().parse_args(arguments), _run, _report)
 
 
-def _report(results: Path) -> None:
+def _report(results: Path) -> str:
     from study.selective.report import of_file, write_pages  # noqa: PLC0415  (SciPy is an optional extra)
 
     if results != RESULTS:
-        for line in of_file(results).splitlines():
-            say(line)
-        return
+        return of_file(results)
     write_pages()
-    say("study/selective.md, its picture and docs/models.md have the tables of these figures")
+    return "study/selective.md, its picture and docs/models.md have the tables of these figures"
 
 
-def _run(given: argparse.Namespace) -> None:
+def _run(given: argparse.Namespace) -> str:
     from study.own_methods import choose_methods  # noqa: PLC0415  (Numba takes seconds)
     from study.selective.methods import METHODS, own_method  # noqa: PLC0415
     from study.selective.run import Asked, run_missing  # noqa: PLC0415
@@ -58,7 +54,7 @@ def _run(given: argparse.Namespace) -> None:
     methods = choose_methods(given.method or (), METHODS, own_method, is_own_file=given.results != RESULTS)
     asked = Asked(given.stream, given.policy, methods, given.seeds)
     new = run_missing(asked, given.results, Terminal(stderr=True), again=given.again)
-    say(f"{new} repetitions were run; {given.results} has the figures of all")
+    return f"{new} repetitions were run; {given.results} has the figures of all"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The tables of the benchmark, from the committed figures of every repetition."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ArebaError
-from study.relay.verdicts import BETTER, WORSE, verdicts
+from study.relay.verdicts import better_and_worse, verdicts
 from study.report.figures import LevelPanel, draw
 from study.report.page import cell
 from study.report.summary import mean_and_error
-from study.report.tables import markdown, with_table
+from study.report.tables import markdown, tables_beside, with_table
 from study.selective.methods import METHODS
 from study.selective.policies import POLICIES
-from study.selective.results import RESULTS, Finished, read_results
+from study.selective.results import RESULTS, Finished, Repetition, read_results
+from study.selective.scoring import Figures
 from study.selective.streams import ALL_STREAMS, FIELD_STREAMS, STREAMS
 
 PAGE = Path(__file__).parents[1] / "selective.md"
@@ -157,8 +158,7 @@ def counts(measured: Measured, one: tuple[str, str], two: tuple[str, str], figur
     compared = [
         np.column_stack([measured.of(stream, *own, figure) for own in (two, one)]) for stream in measured.streams
     ]
-    results = [verdict.result for verdict in verdicts(compared)]
-    return f"{results.count(BETTER)}, {results.count(WORSE)}"
+    return "{}, {}".format(*better_and_worse(verdicts(compared)))
 
 
 def tests(measured: Measured, figure: str) -> str:
@@ -280,21 +280,13 @@ def of_file(path: Path) -> str:
     Raises:
         ArebaError: The file has no repetition.
     """
-    own = read_results(path)
-    if not own:
-        raise ArebaError(f"{path}: there are no figures; run your method first")
-    tables = [
-        _beside({one: figures for one, figures in own.items() if one.stream in group}, path)
-        for group in (STREAMS, FIELD_STREAMS)
-        if any(one.stream in group for one in own)
-    ]
-    return "\n\n".join(tables)
+    return tables_beside(path, read_results(path), (STREAMS, FIELD_STREAMS), partial(_beside, read_results(), path))
 
 
-def _beside(own: Finished, path: Path) -> str:
+def _beside(committed: Finished, path: Path, own: Mapping[Repetition, Figures]) -> str:
     """Return the table of a part of a file."""
     parts = {one._replace(method="") for one in own}
-    both = {one: found for one, found in read_results().items() if one._replace(method="") in parts} | own
+    both = {**{one: found for one, found in committed.items() if one._replace(method="") in parts}, **own}
     policies = [policy for policy in POLICIES if any(one.policy == policy for one in parts)]
 
     def text(policy: str, method: str) -> str:

@@ -34,11 +34,12 @@ class Asked(NamedTuple):
 
     def repetitions(self) -> list[Repetition]:
         """Return all repetitions; those of a stream and a seed follow one another, and the first seed is done first."""
+        seeds = {stream: self.seeds or seeds_of(stream) for stream in self.streams}
         return [
             Repetition(stream, policy, method, seed)
-            for seed in range(self.seeds or max(map(seeds_of, self.streams)))
+            for seed in range(max(seeds.values()))
             for stream in self.streams
-            if seed < (self.seeds or seeds_of(stream))
+            if seed < seeds[stream]
             for policy in self.policies
             for method in self.methods
         ]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from study.report.scores import curves_of, first_of_both
+from study.report.scores import average_from_both, curves_of
 
 FADING = 0.99
 
@@ -41,9 +41,9 @@ def figures_of(
         first: The number of the first example that is scored, before the resets.
     """
     gmean = curves_of(predicted, truth, resets, FADING, first).gmean
-    average = gmean[first_of_both(truth, first) :].mean()
+    average = average_from_both(gmean, truth, first)
     said, true = predicted[first:] == 1, truth[first:] == 1
-    return Figures(float(gmean[-1]), float(average), kappa(said, true), float(said[true].mean()), float(said.mean()))
+    return Figures(float(gmean[-1]), average, kappa(said, true), float(said[true].mean()), float(said.mean()))
 
 
 def kappa(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> float:
